@@ -1,0 +1,2 @@
+//! Channels between guest and host.
+#![no_std]

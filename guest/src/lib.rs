@@ -1,0 +1,1 @@
+//! The guest kernel as bytes.

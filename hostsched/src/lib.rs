@@ -1,0 +1,2 @@
+//! The host's scheduler.
+#![forbid(unsafe_code)]

@@ -1,0 +1,25 @@
+//! What both engines are asked, and what they answer.
+//!
+//! ```text
+//!   experiments ── RunPlan ──►  Engine (vmm: real KVM guests; sim: virtual time)
+//!               ◄─ RunRecord ─
+//! ```
+//!
+//! One *run* is one mode in one block: boot the VMs, warm up, measure, stop. A block is the unit of analysis (one boot
+//! on KVM, one seed in the simulator); an experiment is a list of runs that `experiments` orders and interleaves.
+//!
+//! Units: every time is in nanoseconds and says so in its name (`_ns`); rates say `_per_s`. CPU numbers are the host
+//! kernel's own. All types are plain data, checked once by [`RunPlan::validate`].
+#![forbid(unsafe_code)]
+
+mod cpulist;
+mod engine;
+mod mode;
+mod record;
+mod run;
+
+pub use cpulist::{CpuList, CpuListError};
+pub use engine::{Control, Engine, EngineError};
+pub use mode::{Axes, Flush, HostPolicy, Mode, ModeError, Spin};
+pub use record::{Failure, HistogramSummary, Placement, RunRecord, RunStatus, VmRecord};
+pub use run::{Inject, PlanError, RunPlan, Sched, Workload, WorkloadParams};

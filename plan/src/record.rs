@@ -1,0 +1,170 @@
+//! What one run measured. Field names are an interface: scripts read them from `vmmlab.result/1`.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2Serializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Axes, RunPlan};
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RunStatus {
+    /// Ran its whole time and passed its checks.
+    Ok,
+    /// Failed a check of its own: see `failures`.
+    Failed,
+    /// Was stopped from outside before its time.
+    Partial,
+}
+
+/// One failed check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Failure {
+    /// Short stable name: `stale-read`, `soft-stale-read`, `lost-kick`, `guest-crash`, `watchdog`, `vcpu-thread`, ...
+    pub check: String,
+    /// One sentence that names VM, vCPU and RIP where they are known.
+    pub message: String,
+}
+
+/// What one VM did in the measured time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VmRecord {
+    /// Records completed in the measured time.
+    pub records: u64,
+    /// The same per second.
+    pub records_per_s: f64,
+    /// CPU time of its vCPU threads in the measured time.
+    pub cpu_ns: u64,
+    /// Reads through a stale translation, real TLB.
+    pub stale_reads: u64,
+    /// Reads through a stale translation, soft TLB.
+    pub soft_stale_reads: u64,
+    /// Records of each vCPU, in order.
+    pub vcpu_records: Vec<u64>,
+}
+
+/// Where vCPUs ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Placement {
+    /// `pinned` or `free`.
+    pub kind: String,
+    /// The gang span in force: its CPUs; empty outside gang policies.
+    pub gang_span: Vec<Vec<u32>>,
+    /// Last pCPU of each vCPU, by VM, at the end of the run.
+    pub last_cpu: Vec<Vec<u32>>,
+}
+
+/// A histogram in five numbers, and whole for later analysis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HistogramSummary {
+    /// Median in ns.
+    pub p50_ns: u64,
+    /// 99th percentile in ns.
+    pub p99_ns: u64,
+    /// Largest value in ns.
+    pub max_ns: u64,
+    /// Number of values.
+    pub count: u64,
+    /// HdrHistogram V2 encoding, hexadecimal; absent where there are no values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hdr_v2_hex: Option<String>,
+}
+
+impl HistogramSummary {
+    /// Summarizes a histogram of nanoseconds.
+    #[must_use]
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        let mut bytes = Vec::new();
+        let encoded = !histogram.is_empty() && V2Serializer::new().serialize(histogram, &mut bytes).is_ok();
+        Self {
+            p50_ns: histogram.value_at_quantile(0.50),
+            p99_ns: histogram.value_at_quantile(0.99),
+            max_ns: histogram.max(),
+            count: histogram.len(),
+            hdr_v2_hex: encoded.then(|| bytes.iter().map(|b| format!("{b:02x}")).collect()),
+        }
+    }
+}
+
+/// Everything that one run measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunRecord {
+    /// The mode's name.
+    pub mode: String,
+    /// The axes in force.
+    pub axes: Axes,
+    /// The block.
+    pub block: u32,
+    /// The seed of this run.
+    pub seed: u64,
+    /// How it ended.
+    pub status: RunStatus,
+    /// Checks that failed; empty if `status` is `ok`.
+    pub failures: Vec<Failure>,
+    /// Measured time.
+    pub duration_ns: u64,
+    /// From the first `KVM_CREATE_VM` to the first guest instruction of the last vCPU.
+    pub startup_ns: u64,
+    /// Sum over all VMs.
+    pub records_per_s: f64,
+    /// Each VM.
+    pub vms: Vec<VmRecord>,
+    /// Sum over all VMs, real TLB; must be 0.
+    pub stale_reads: u64,
+    /// Sum over all VMs, soft TLB; must be 0.
+    pub soft_stale_reads: u64,
+    /// Time-weighted share of gang windows with at least two runnable members in which all of these were in guest
+    /// mode at once; `null` outside gang policies.
+    pub gang_coverage: Option<f64>,
+    /// Counters by name, all of the measured time unless the name says otherwise.
+    pub counters: BTreeMap<String, u64>,
+    /// `flush_wait`, `ipi_delivery`, `runqueue_wait`, `dispatch`, and more by engine.
+    pub histograms: BTreeMap<String, HistogramSummary>,
+    /// Guest symbol: share of tick samples, 0..1.
+    pub guest_profile: BTreeMap<String, f64>,
+    /// Effective sysctls and constants, by name (`sched_latency_ns`, `hz`, `chunk_pages`, ...).
+    pub settings: BTreeMap<String, u64>,
+    /// CPU time that others took from the run's CPUs: steal and foreign tasks.
+    pub foreign_cpu_ns: u64,
+    /// Where vCPUs ran.
+    pub placement: Placement,
+    /// What the user should know when reading this run.
+    pub notices: Vec<String>,
+}
+
+impl RunRecord {
+    /// An empty record of `plan`, to be filled.
+    #[must_use]
+    pub fn empty(plan: &RunPlan) -> Self {
+        Self {
+            mode: plan.mode.clone(),
+            axes: plan.axes,
+            block: plan.block,
+            seed: plan.seed,
+            status: RunStatus::Ok,
+            failures: Vec::new(),
+            duration_ns: 0,
+            startup_ns: 0,
+            records_per_s: 0.0,
+            vms: Vec::new(),
+            stale_reads: 0,
+            soft_stale_reads: 0,
+            gang_coverage: None,
+            counters: BTreeMap::new(),
+            histograms: BTreeMap::new(),
+            guest_profile: BTreeMap::new(),
+            settings: BTreeMap::new(),
+            foreign_cpu_ns: 0,
+            placement: Placement {
+                kind: if plan.axes.pin { "pinned" } else { "free" }.into(),
+                gang_span: Vec::new(),
+                last_cpu: Vec::new(),
+            },
+            notices: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! One run: one mode in one block.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::mode::named;
+use crate::{Axes, CpuList, ModeError};
+
+named! {
+    /// Who schedules the vCPU threads.
+    Sched, "scheduler" {
+        /// The lab's dispatcher, driven by `hostsched`.
+        Lab = "lab",
+        /// The kernel that the lab runs on.
+        Host = "host",
+    }
+}
+
+named! {
+    /// What the guest does.
+    Workload, "workload" {
+        /// Chunk allocate, touch, copy, search, free with shootdown; two threads a vCPU.
+        Ebizzy = "ebizzy",
+        /// Every vCPU flushes every other, nothing else.
+        Flush = "flush",
+    }
+}
+
+named! {
+    /// A fault put in on purpose, which the run's own checks must catch.
+    Inject, "fault" {
+        /// The flush handler acknowledges without flushing.
+        LostFlush = "lost-flush",
+    }
+}
+
+/// Constants of the workload, equal in every mode and recorded in the result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkloadParams {
+    /// Pages of one chunk (4 KiB each).
+    pub chunk_pages: u32,
+    /// Search passes over the chunk's copy: the computing share of a record.
+    pub search_passes: u32,
+    /// Of 1,000 records, how many end in a flush of all vCPUs.
+    pub flush_per_mille: u32,
+    /// Logical guest threads a vCPU.
+    pub threads_per_vcpu: u32,
+}
+
+impl Default for WorkloadParams {
+    fn default() -> Self {
+        Self { chunk_pages: 16, search_passes: 4, flush_per_mille: 1000, threads_per_vcpu: 2 }
+    }
+}
+
+/// Everything that decides a run. Two equal plans on one engine and host are the same experiment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunPlan {
+    /// The mode's name as it stands in tables; the axes decide.
+    pub mode: String,
+    /// The four axes.
+    pub axes: Axes,
+    /// Number of VMs.
+    pub vms: u32,
+    /// vCPUs of each VM.
+    pub vcpus: u32,
+    /// The host CPUs that the run may use.
+    pub pcpus: CpuList,
+    /// Who schedules.
+    pub sched: Sched,
+    /// A gang's span is the smallest domain with at least this many CPUs.
+    pub gang_cpus: u32,
+    /// Scheduler ticks a second.
+    pub hz: u32,
+    /// `sched_latency` in ns; `None`: as Linux scales it by CPUs.
+    pub sched_latency_ns: Option<u64>,
+    /// `sched_min_granularity` in ns; `None`: as Linux scales it by CPUs.
+    pub sched_min_granularity_ns: Option<u64>,
+    /// `sched_wakeup_granularity` in ns; `None`: as Linux scales it by CPUs.
+    pub sched_wakeup_granularity_ns: Option<u64>,
+    /// Cycles of spinning after which the guest's spin hint (or the processor) tells the host.
+    pub ple_window_cycles: u64,
+    /// Iterations that `halt-kick` and `pvflush` spin before they halt.
+    pub spin_budget: u32,
+    /// Measured time of the run, after the warm-up.
+    pub duration_ns: u64,
+    /// Time at the start that is not measured.
+    pub warmup_ns: u64,
+    /// What the guest does.
+    pub workload: Workload,
+    /// Its constants.
+    pub params: WorkloadParams,
+    /// Fault put in on purpose.
+    pub inject: Option<Inject>,
+    /// Seed of everything random in this run.
+    pub seed: u64,
+    /// Which block of the experiment this run belongs to, from 0.
+    pub block: u32,
+    /// Delegated cgroup v2 directory for the gangs; `None`: look for a writable hierarchy.
+    pub cgroup: Option<std::path::PathBuf>,
+}
+
+/// What is wrong with a plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A number outside its range.
+    #[error("{flag} {value} is out of range: it takes {min} to {max}")]
+    Range {
+        /// The command line's name of the field.
+        flag: &'static str,
+        /// The value that was given.
+        value: u64,
+        /// Smallest allowed.
+        min: u64,
+        /// Largest allowed.
+        max: u64,
+    },
+    /// Nothing would be measured.
+    #[error(
+        "--duration {duration_ms} ms is below the warm-up of {warmup_ms} ms: measure at least as long as you warm up"
+    )]
+    TooShort {
+        /// Measured time.
+        duration_ms: u64,
+        /// Unmeasured time.
+        warmup_ms: u64,
+    },
+    /// The axes contradict each other.
+    #[error(transparent)]
+    Axes(#[from] ModeError),
+}
+
+impl RunPlan {
+    /// The largest number of vCPUs of a VM: one bit each in the guest's 64-bit masks.
+    pub const VCPUS_MAX: u32 = 64;
+    /// The largest number of VMs of a run.
+    pub const VMS_MAX: u32 = 256;
+
+    /// Checks everything that can be checked without looking at the host.
+    ///
+    /// # Errors
+    /// One sentence that names the flag, the value and what would be right.
+    pub fn validate(&self) -> Result<(), PlanError> {
+        const S: u64 = 1_000_000_000;
+        let range = |flag, value: u64, min, max| {
+            if (min..=max).contains(&value) { Ok(()) } else { Err(PlanError::Range { flag, value, min, max }) }
+        };
+        range("--vms", self.vms.into(), 1, Self::VMS_MAX.into())?;
+        range("--vcpus", self.vcpus.into(), 1, Self::VCPUS_MAX.into())?;
+        range("--gang-cpus", self.gang_cpus.into(), 1, 8192)?;
+        range("--hz", self.hz.into(), 10, 10_000)?;
+        range("--ple-window", self.ple_window_cycles, 1, 1 << 40)?;
+        range("--spin-budget", self.spin_budget.into(), 0, 1 << 30)?;
+        range("--duration (ns)", self.duration_ns, 1_000_000, 24 * 3600 * S)?;
+        range("--warmup (ns)", self.warmup_ns, 0, 3600 * S)?;
+        for (flag, value) in [
+            ("--sched-latency (ns)", self.sched_latency_ns),
+            ("--sched-min-granularity (ns)", self.sched_min_granularity_ns),
+            ("--sched-wakeup-granularity (ns)", self.sched_wakeup_granularity_ns),
+        ] {
+            // The kernel's own bounds of these sysctls: 100 us to 1 s (wake-up granularity from 0).
+            range(flag, value.unwrap_or(100_000), if flag.contains("wakeup") { 0 } else { 100_000 }, S)?;
+        }
+        range("--chunk-pages", self.params.chunk_pages.into(), 1, 1024)?;
+        range("--search-passes", self.params.search_passes.into(), 0, 100_000)?;
+        range("--flush-per-mille", self.params.flush_per_mille.into(), 0, 1000)?;
+        range("--threads-per-vcpu", self.params.threads_per_vcpu.into(), 1, 16)?;
+        if self.duration_ns < self.warmup_ns {
+            let (duration_ms, warmup_ms) = (self.duration_ns / 1_000_000, self.warmup_ns / 1_000_000);
+            return Err(PlanError::TooShort { duration_ms, warmup_ms });
+        }
+        self.axes.validate()?;
+        Ok(())
+    }
+}
