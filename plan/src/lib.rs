@@ -14,6 +14,7 @@
 
 mod cpulist;
 mod engine;
+pub mod metric;
 mod mode;
 mod record;
 mod run;
