@@ -1,2 +1,4 @@
 //! The host's scheduler.
 #![forbid(unsafe_code)]
+
+pub mod topology;
