@@ -1,0 +1,160 @@
+//! The per-vCPU page: `gs` base of the vCPU in both rings, and shared with the host and the other vCPUs.
+//!
+//! Every group of fields with one kind of writer has its cache lines for itself.
+
+use crate::state::StateWord;
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Offset of `host.index` in the page, which the host writes before boot.
+pub const INDEX_OFFSET: u64 = core::mem::offset_of!(VcpuPage, host.0.index) as u64;
+/// Bytes of the console buffer.
+pub const CONSOLE_SIZE: usize = 512;
+
+/// One cache line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Line<T>(pub T);
+
+/// Written by the host only, and read by this vCPU. The guest could write it too, and would fool only itself.
+#[derive(Debug)]
+#[repr(C)]
+pub struct HostLine {
+    /// Counts the flushes that the host did itself on entry, without [`FLUSH_VECTOR`](crate::layout::FLUSH_VECTOR)
+    /// (see "Flush on entry" in docs/guest-abi.md). Incremented after the flush took effect, before `KVM_RUN`. Part of
+    /// the soft TLB's epoch.
+    pub entry_flushes: AtomicU64,
+    /// Number of this vCPU, written before boot.
+    pub index: AtomicU32,
+}
+
+/// Written by the flush handler and the local flush of this vCPU (ring 0). The host does not read it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct FlushLine {
+    /// Acknowledgement: the flush generation that was current before this vCPU's last flush began. Only grows.
+    pub flushed_gen: AtomicU64,
+    /// Counts the flushes that this vCPU executed: next to every CR3 load. Part of the soft TLB's epoch.
+    pub epoch: AtomicU64,
+}
+
+/// Written by other vCPUs. The host does not read it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct KickLine {
+    /// vCPUs that halt until this one has flushed: taken by the flush handler after its acknowledgement.
+    pub waiters: AtomicU64,
+    /// While this vCPU halts: targets that have not acknowledged. The handler that clears the last bit kicks.
+    pub remaining: AtomicU64,
+}
+
+/// Written by this vCPU before a call, read by the host while it handles the call.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CallLine {
+    /// The mask of [`SendIpi`](crate::call::Call::SendIpi) and [`FlushOnEnter`](crate::call::Call::FlushOnEnter). Any
+    /// value; the host takes it once and cuts it to the VM's vCPUs.
+    pub arg0: AtomicU64,
+    /// [`Phase`] of this vCPU, for messages about a guest that makes no progress. Any value.
+    pub phase: AtomicU32,
+    /// Odd while this vCPU walks page tables without a lock. The host does not read it.
+    pub walk_seq: AtomicU32,
+}
+
+/// Where a vCPU is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Phase {
+    /// Not started.
+    Boot = 0,
+    /// Runs its workload.
+    Work = 1,
+    /// Waits for acknowledgements of its flush, spinning.
+    FlushSpin = 2,
+    /// Waits for acknowledgements of its flush, halted.
+    FlushHalt = 3,
+    /// Waits for a free set of frames.
+    AllocWait = 4,
+    /// Reported `Done` or a failure.
+    Done = 5,
+}
+
+impl Phase {
+    /// Name of a number that the guest wrote.
+    #[must_use]
+    pub const fn name(number: u32) -> &'static str {
+        match number {
+            0 => "booting",
+            1 => "working",
+            2 => "spinning in a flush",
+            3 => "halted in a flush",
+            4 => "waiting for free frames",
+            5 => "finished",
+            _ => "in an unknown phase",
+        }
+    }
+}
+
+/// State at an unexpected exception, valid while [`Report::Exception`](crate::call::Report::Exception) is handled. Any values.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ExceptionRecord {
+    /// Exception vector, 0 to 31.
+    pub vector: AtomicU64,
+    /// Error code, 0 for vectors that have none.
+    pub error: AtomicU64,
+    /// Instruction pointer.
+    pub rip: AtomicU64,
+    /// Code selector: ring 3 if its low two bits are set.
+    pub cs: AtomicU64,
+    /// Flags.
+    pub rflags: AtomicU64,
+    /// Stack pointer.
+    pub rsp: AtomicU64,
+    /// CR2: the faulting address if the vector is 14.
+    pub cr2: AtomicU64,
+}
+
+/// The page. Fresh memory is all zero; the host then writes `state` ([`StateWord::new_stopped`]) and `host.index`.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct VcpuPage {
+    /// Who flushes. Written by host and guests, with the functions of [`StateWord`] only.
+    pub state: Line<StateWord>,
+    /// From the host.
+    pub host: Line<HostLine>,
+    /// From this vCPU's ring 0.
+    pub flush: Line<FlushLine>,
+    /// From other vCPUs.
+    pub kick: Line<KickLine>,
+    /// From this vCPU's ring 3.
+    pub call: Line<CallLine>,
+    /// From this vCPU's ring 0.
+    pub exception: Line<ExceptionRecord>,
+    /// Text of [`Console`](crate::call::Call::Console): any bytes; the host prints them with everything that is not
+    /// printable ASCII or a newline replaced.
+    pub console: Line<[AtomicU8; CONSOLE_SIZE]>,
+}
+
+impl VcpuPage {
+    /// Host: the first `len` bytes of the console buffer (cut to its size), made printable.
+    pub fn console_text(&self, len: u32) -> impl Iterator<Item = u8> + '_ {
+        let len = usize::try_from(len).unwrap_or(CONSOLE_SIZE).min(CONSOLE_SIZE);
+        self.console.0[..len].iter().map(|byte| match byte.load(Ordering::Relaxed) {
+            byte @ (b'\n' | b' '..=b'~') => byte,
+            _ => b'?',
+        })
+    }
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<VcpuPage>() == 4096);
+    assert!(offset_of!(VcpuPage, state) == 0);
+    assert!(offset_of!(VcpuPage, host) == 64);
+    assert!(offset_of!(VcpuPage, flush) == 128);
+    assert!(offset_of!(VcpuPage, kick) == 192);
+    assert!(offset_of!(VcpuPage, call) == 256);
+    assert!(offset_of!(VcpuPage, exception) == 320);
+    assert!(offset_of!(VcpuPage, console) == 384);
+};
