@@ -10,16 +10,19 @@
 //!   sender                              target (owner of the vCPU)
 //!   reasons |= why                      immediate_exit = 0
 //!   fence                               reasons != 0 ?  -> do not enter
-//!   in_run ?  -> tgkill(target)         in_run = 1
+//!   run odd ?  -> tgkill(target)        run += 1  (odd: in KVM_RUN)
 //!                                       fence
-//!   signal handler, on the target:      reasons != 0 ?  -> in_run = 0, do not enter
+//!   signal handler, on the target:      reasons != 0 ?  -> run += 1, do not enter
 //!   immediate_exit = 1                  KVM_RUN         (EINTR at once if immediate_exit)
-//!                                       in_run = 0
+//!                                       run += 1  (even: outside)
 //! ```
-//! Either the sender sees `in_run` and signals, or the target sees the reason before it enters: the two fences order
+//! Either the sender sees that the target is in a run and signals, or the target sees the reason before it enters: the two fences order
 //! "store mine, then load yours" on both sides, so that both cannot miss. A signal that arrives between the last test
 //! and the ioctl runs the handler, whose `immediate_exit = 1` makes the ioctl return at once. A signal that arrives
-//! late, after `in_run` was cleared, costs one spurious return of a later `KVM_RUN`.
+//! late, after that run ended, costs one spurious return of a later `KVM_RUN`.
+//!
+//! `run` is a sequence, not a flag, so that a sender can also wait until the target has *left* the run in which it
+//! saw it ([`KickCell::current_run`], [`KickCell::has_left`]): a flag might be set again by the next run.
 //!
 //! # Accounting
 //! Every post is either the one that set its bit (and is consumed by a later [`KickCell::take`]) or found it set
@@ -36,7 +39,7 @@ use std::ptr;
 
 use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler};
 
-use crate::sync::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, fence};
+use crate::sync::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, fence};
 
 /// Offset of the kick signal above `SIGRTMIN`, away from the numbers that debuggers and runtimes use by habit.
 const SIGNAL_OFFSET: i32 = 5;
@@ -109,7 +112,8 @@ pub struct KickTotals {
 #[derive(Debug, Default)]
 pub struct KickCell {
     reasons: AtomicU32,
-    in_run: AtomicBool,
+    /// Number of entries and exits: odd while the owner is, or is about to be, in `KVM_RUN`.
+    run: AtomicU64,
     /// Kernel thread id of the owner; 0 while no thread is bound.
     tid: AtomicI32,
     /// CLOCK_MONOTONIC deadline of the armed tick in ns; 0 = none.
@@ -139,12 +143,26 @@ impl KickCell {
             return Posted::Coalesced;
         }
         fence(Ordering::SeqCst);
-        if !self.in_run.load(Ordering::Relaxed) {
+        if self.current_run().is_none() {
             return Posted::Stored;
         }
         self.signals.fetch_add(1, Ordering::Relaxed);
         signal_thread(self.tid.load(Ordering::Relaxed));
         Posted::Signalled
+    }
+
+    /// The run in which the owner is now, if it is in one. Call it after [`post`](Self::post): what is `None` then will
+    /// see the reason before it enters.
+    #[must_use]
+    pub fn current_run(&self) -> Option<RunSeq> {
+        let run = self.run.load(Ordering::Acquire);
+        (run % 2 == 1).then_some(RunSeq(run))
+    }
+
+    /// True once the owner has left the run in which it was seen.
+    #[must_use]
+    pub fn has_left(&self, seen: RunSeq) -> bool {
+        self.run.load(Ordering::Acquire) != seen.0
     }
 
     /// The waiting reasons, left where they are.
@@ -203,12 +221,21 @@ impl KickCell {
         if !self.pending().is_empty() {
             return None;
         }
-        self.in_run.store(true, Ordering::Relaxed);
+        self.step_run();
         fence(Ordering::SeqCst);
         let guard = InRun { cell: self };
         self.pending().is_empty().then_some(guard)
     }
+
+    /// Into a run or out of it; the owner is the only writer.
+    fn step_run(&self) {
+        self.run.store(self.run.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
 }
+
+/// One stay of an owner in `KVM_RUN`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunSeq(u64);
 
 /// The owner may be in `KVM_RUN` while this lives.
 #[derive(Debug)]
@@ -219,7 +246,7 @@ pub struct InRun<'a> {
 
 impl Drop for InRun<'_> {
     fn drop(&mut self) {
-        self.cell.in_run.store(false, Ordering::Release);
+        self.cell.step_run();
     }
 }
 
@@ -356,7 +383,10 @@ mod tests {
         let bound = unsafe { Bound::new(&cell, &raw mut byte) };
         let in_run = bound.enter().expect("nothing is waiting");
         assert_eq!(cell.post(Reason::Interrupt), Posted::Signalled);
+        let seen = cell.current_run().expect("in the run that was just entered");
+        assert!(!cell.has_left(seen));
         drop(in_run);
+        assert!(cell.has_left(seen) && cell.current_run().is_none());
         // tgkill to the calling thread delivers before it returns.
         assert_eq!(byte, 1);
     }

@@ -1,0 +1,415 @@
+//! One vCPU on its thread: a state machine whose arms return the next state.
+//!
+//! ```text
+//!            ┌────────────────────── Ask ◄──────────────────────────────┐
+//!            │ may I run? (parks here)                                  │
+//!            ▼                                                          │
+//!          Enter: take a marked flush, inject, KVM_RUN                  │
+//!            │                                                          │
+//!            ├─ kicked, or an interrupt window opened ──────────────────┤
+//!            ├─ OUT ──► Call: carry a doorbell call out ────────────────┤
+//!            │            └─ Halt: sleep until kicked or interrupted ───┘
+//!            └─ anything else ──► Leave
+//! ```
+//!
+//! # Why no flush is lost on the way in
+//! `Enter` swaps the state word to "running" first and learns in the same step whether a flush was marked; if so the
+//! flush vector becomes pending. After that come the injection and the kick cell's last test. So a flush is either
+//! marked before the swap (taken here), or its initiator sees "running" and raises the vector, whose kick forbids or ends
+//! this entry. A vector that is pending with interrupts off waits for the window; until then the guest is in a ring-0
+//! stub, which touches no flushable mapping (DESIGN rule of the ABI, docs/guest-abi.md section 4).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use abi::call::{Call, Report};
+use abi::layout::FLUSH_VECTOR;
+use abi::state::Marked;
+use abi::vcpu::VcpuPage;
+use kvm_ioctls::{VcpuExit, VcpuFd};
+
+use crate::doorbell::{Doorbell, VcpuSet};
+use crate::guests::{Guests, VcpuShared, Vm};
+use crate::interrupt::inject;
+use crate::kick::{Bound, KickCell, Reason, monotonic_ns};
+use crate::leave::Leave;
+use crate::outbox::{Ended, Message, Outbox};
+use crate::sched::{Permit, VcpuIndex, VcpuSched, VcpuThread};
+use crate::stats::{Counter, PhaseCell, ThreadStats};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock};
+use crate::tick::TickTimer;
+use crate::vectors::Injection;
+
+/// How long an initiator in FlushOnEnter spins for a target to leave guest mode before it gives its host CPU away: a
+/// kick takes 22 us at the median and 43 us at p99 where this was written.
+const LEAVE_SPINS: u32 = 2_000;
+
+/// Opened once, when every thread is ready.
+#[derive(Debug, Default)]
+pub struct Gate {
+    open: Mutex<bool>,
+    change: Condvar,
+}
+
+impl Gate {
+    /// Lets everyone through, now and later.
+    pub fn open(&self) {
+        *lock(&self.open) = true;
+        self.change.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut open = lock(&self.open);
+        while !*open {
+            open = self.change.wait(open).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+}
+
+/// For tests: what goes wrong in a vCPU thread, on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PanicHook {
+    /// The vCPU.
+    pub vcpu: VcpuIndex,
+    /// Panics when it has left the guest so often.
+    pub after_exits: u64,
+}
+
+/// What all vCPU threads of a run share.
+#[derive(Debug)]
+pub struct RunShared {
+    /// The VMs.
+    pub guests: Arc<Guests>,
+    /// Who lets vCPUs run.
+    pub sched: Box<dyn VcpuSched>,
+    /// Whether to record.
+    pub phase: PhaseCell,
+    /// Nobody enters before it opens.
+    pub gate: Gate,
+    /// Set before the scheduler is stopped: ends waits that the scheduler does not know of.
+    pub stopping: AtomicBool,
+    /// Where the scheduler does not tick: how often to sample the profile, in ns.
+    pub sample_period_ns: Option<u64>,
+    /// For tests.
+    pub panic_hook: Option<PanicHook>,
+}
+
+impl RunShared {
+    /// Makes every thread leave.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.sched.stop();
+        self.gate.open();
+    }
+}
+
+/// The body of a vCPU thread. Whatever happens inside, its last act is to say how it ended.
+pub fn thread_main(shared: &RunShared, index: VcpuIndex, mut fd: VcpuFd, outbox: &Outbox) {
+    let mut stats = ThreadStats::default();
+    let result = catch_unwind(AssertUnwindSafe(|| attached(shared, index, &mut fd, outbox, &mut stats)));
+    let why = result.unwrap_or_else(|payload| Leave::panicked(payload.as_ref()));
+    // The registers of a vCPU that no one runs any more; a failure here only costs the message its RIP.
+    let rip = fd.get_regs().ok().map(|regs| regs.rip);
+    outbox.send(Message::Ended(Box::new(Ended { index, why, rip, stats })));
+}
+
+/// Between attaching to the scheduler and detaching from it, which also happens when this unwinds.
+fn attached(shared: &RunShared, index: VcpuIndex, fd: &mut VcpuFd, outbox: &Outbox, stats: &mut ThreadStats) -> Leave {
+    let (vm, number) = shared.guests.locate(index);
+    let cell = shared.guests.cell(index);
+    let own = &vm.vcpus[number as usize];
+    own.tid.store(u64::from(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()), Ordering::Release);
+    // SAFETY: the byte is in the kvm_run page of `fd`, which this function borrows exclusively and which thread_main
+    // unmaps after `bound` is gone; only this thread runs the vCPU. Unsafe because the signal handler writes there.
+    let bound = unsafe { Bound::new(cell, &raw mut fd.get_kvm_run().immediate_exit) };
+    let thread = match shared.sched.attach(index, &bound) {
+        Ok(thread) => thread,
+        Err(error) => return Leave::host("attaching to the scheduler", &error),
+    };
+    let sampler = match shared.sample_period_ns.map(|_| TickTimer::new(cell)).transpose() {
+        Ok(sampler) => sampler,
+        Err(error) => return Leave::host("timer_create", &error),
+    };
+    outbox.send(Message::Ready);
+    shared.gate.pass();
+    if let (Some(sampler), Some(period)) = (&sampler, shared.sample_period_ns) {
+        sampler.arm(monotonic_ns() + period);
+    }
+    let page = vm.page(number);
+    Vcpu { shared, vm, number, index, own, page, cell, fd, bound: &bound, thread, sampler, outbox, stats }.run()
+}
+
+/// Where the loop is.
+#[derive(Debug)]
+enum State {
+    Ask,
+    Enter,
+    Call(Doorbell),
+    Halt { until_ns: Option<u64> },
+    Leave(Leave),
+}
+
+#[derive(Debug)]
+struct Vcpu<'a> {
+    shared: &'a RunShared,
+    vm: &'a Vm,
+    number: u32,
+    index: VcpuIndex,
+    own: &'a VcpuShared,
+    page: &'a VcpuPage,
+    cell: &'a KickCell,
+    fd: &'a mut VcpuFd,
+    bound: &'a Bound<'a>,
+    thread: Box<dyn VcpuThread + 'a>,
+    sampler: Option<TickTimer<'a>>,
+    outbox: &'a Outbox,
+    stats: &'a mut ThreadStats,
+}
+
+impl Vcpu<'_> {
+    fn run(mut self) -> Leave {
+        let mut state = State::Ask;
+        loop {
+            state = match state {
+                State::Ask => self.ask(),
+                State::Enter => self.enter(),
+                State::Call(doorbell) => self.call(doorbell),
+                State::Halt { until_ns } => self.halt(until_ns),
+                State::Leave(why) => return why,
+            }
+        }
+    }
+
+    fn count(&self, counter: Counter) {
+        self.own.counters.add(counter, 1);
+    }
+
+    /// Takes what the vCPU was kicked for, and waits for the CPU. Only ticks mean something here: all other reasons
+    /// are looked up where they act (the scheduler's flags, the pending vectors), and have done their work by making
+    /// the loop come round.
+    fn ask(&mut self) -> State {
+        if self.cell.take().contains(Reason::Tick) {
+            self.sample();
+        }
+        match self.thread.before_entry() {
+            Permit::Enter => State::Enter,
+            Permit::Stop => State::Leave(Leave::Stopped),
+        }
+    }
+
+    fn enter(&mut self) -> State {
+        let entered = self.page.state.0.enter();
+        if entered.flush {
+            self.count(Counter::EntryFlushes);
+            self.own.vectors.raise(FLUSH_VECTOR, monotonic_ns());
+        }
+        if let Err(error) = self.inject() {
+            return State::Leave(Leave::host("KVM_INTERRUPT", &error));
+        }
+        let Some(in_run) = self.bound.enter() else {
+            self.count(Counter::EntriesForbidden);
+            self.thread.after_exit();
+            return State::Ask;
+        };
+        let from_ns = monotonic_ns();
+        let exit = self.fd.run();
+        drop(in_run);
+        let next = match exit {
+            Ok(VcpuExit::IoOut(port, data)) => {
+                self.own.counters.add(Counter::ExitIo, 1);
+                match Doorbell::parse(port, data, self.page, self.vm.params.vcpus, self.number) {
+                    Ok((call, doorbell)) => {
+                        self.own.counters.add(counter_of(call), 1);
+                        State::Call(doorbell)
+                    }
+                    Err(error) => State::Leave(Leave::Protocol(error)),
+                }
+            }
+            Ok(VcpuExit::Intr) => State::Ask,
+            Ok(VcpuExit::IrqWindowOpen) => {
+                self.own.counters.add(Counter::ExitIrqWindow, 1);
+                State::Ask
+            }
+            Ok(VcpuExit::Hlt) => {
+                self.own.counters.add(Counter::ExitHlt, 1);
+                State::Halt { until_ns: None }
+            }
+            Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => {
+                self.own.counters.add(Counter::ExitIntr, 1);
+                State::Ask
+            }
+            Ok(exit) => State::Leave(Leave::unexpected(&exit)),
+            Err(error) => State::Leave(Leave::host("KVM_RUN", &error.into())),
+        };
+        self.own.counters.add(Counter::GuestNs, monotonic_ns() - from_ns);
+        self.count(Counter::Exits);
+        self.thread.after_exit();
+        if self.shared.panic_hook.is_some_and(|hook| self.hook_is_due(hook)) {
+            panic!("panic hook of vCPU {}", self.index.0);
+        }
+        next
+    }
+
+    fn hook_is_due(&self, hook: PanicHook) -> bool {
+        hook.vcpu == self.index && self.own.counters.read()[Counter::Exits as usize] >= hook.after_exits
+    }
+
+    /// Gives KVM the highest pending vector if it can take one, else asks for the window.
+    fn inject(&mut self) -> std::io::Result<()> {
+        let highest = self.own.vectors.highest();
+        let run = self.fd.get_kvm_run();
+        let decision = Injection::decide(highest, run.ready_for_interrupt_injection != 0, run.if_flag != 0);
+        run.request_interrupt_window = u8::from(decision == Injection::Window);
+        match decision {
+            Injection::None => {}
+            Injection::Window => self.count(Counter::WindowRequests),
+            Injection::Inject(vector) => {
+                // From here on the vector is KVM's; the flag keeps a second one away until the next exit says that
+                // there is room again, also if the entry is forbidden meanwhile.
+                run.ready_for_interrupt_injection = 0;
+                inject(self.fd, vector)?;
+                self.count(Counter::Injections);
+                let since_ns = self.own.vectors.accepted(vector);
+                if let Some(since_ns) = since_ns.filter(|_| self.shared.phase.measures()) {
+                    self.stats.ipi_delivery.saturating_record(monotonic_ns().saturating_sub(since_ns).max(1));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, doorbell: Doorbell) -> State {
+        match doorbell {
+            Doorbell::Nop => {}
+            Doorbell::SendIpi(targets) => self.send_ipi(targets),
+            Doorbell::Halt => return State::Halt { until_ns: None },
+            Doorbell::KickCpu(vcpu) => {
+                let target = self.sibling(vcpu);
+                self.shared.guests.kick(self.shared.sched.as_ref(), target, self.index);
+            }
+            Doorbell::SpinHint => self.thread.spin(),
+            Doorbell::FlushOnEnter(targets) => self.flush_on_enter(targets),
+            Doorbell::Io(time) => return self.begin_io(time),
+            Doorbell::Console(len) => {
+                let text = self.page.console_text(len).collect();
+                self.outbox.send(Message::Console { vm: self.vm.number, text });
+            }
+            Doorbell::Report(report) => return self.report(report),
+        }
+        State::Ask
+    }
+
+    /// Index of a vCPU of this VM, whose number has been checked.
+    const fn sibling(&self, vcpu: u32) -> VcpuIndex {
+        VcpuIndex(self.vm.first.0 + vcpu)
+    }
+
+    fn send_ipi(&self, targets: VcpuSet) {
+        self.own.counters.add(Counter::IpiTargets, targets.len().into());
+        for vcpu in targets.iter() {
+            let sched = self.shared.sched.as_ref();
+            if !self.shared.guests.raise(sched, self.sibling(vcpu), FLUSH_VECTOR, self.index) {
+                self.count(Counter::IpisMerged);
+            }
+        }
+    }
+
+    /// Demands a flush of each target, and waits until those that run have left the guest: what they execute next
+    /// comes after their flush. Two initiators cannot wait for each other, because neither is in a run.
+    fn flush_on_enter(&self, targets: VcpuSet) {
+        let mut running = [None; 64];
+        for (slot, vcpu) in running.iter_mut().zip(targets.iter()) {
+            match self.vm.page(vcpu).state.0.demand_flush() {
+                Marked::Deferred => self.count(Counter::HypercallMarks),
+                Marked::Running => {
+                    self.count(Counter::HypercallKicks);
+                    let cell = self.shared.guests.cell(self.sibling(vcpu));
+                    cell.post(Reason::Interrupt);
+                    *slot = cell.current_run().map(|run| (cell, run));
+                }
+            }
+        }
+        for (cell, run) in running.into_iter().flatten() {
+            let mut spins = 0;
+            while !cell.has_left(run) && !self.shared.stopping.load(Ordering::Relaxed) {
+                if spins < LEAVE_SPINS {
+                    spins += 1;
+                    std::hint::spin_loop();
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    fn begin_io(&self, time: Duration) -> State {
+        let until_ns = monotonic_ns() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
+        self.outbox.send(Message::WakeAt { index: self.index, at_ns: until_ns });
+        State::Halt { until_ns: Some(until_ns) }
+    }
+
+    /// Sleeps until a vector is pending, or, without a time, until the kick latch is set, or, with one, until then.
+    fn halt(&mut self, until_ns: Option<u64>) -> State {
+        let own = self.own;
+        let woken = || match until_ns {
+            None => own.latch.is_set() || !own.vectors.is_empty(),
+            Some(at) => monotonic_ns() >= at || !own.vectors.is_empty(),
+        };
+        if woken() {
+            self.count(Counter::HaltsSkipped);
+        } else {
+            own.halted.store(true, Ordering::Relaxed);
+            self.thread.halt(&woken);
+            own.halted.store(false, Ordering::Relaxed);
+        }
+        if until_ns.is_none() {
+            own.latch.consume();
+        }
+        State::Ask
+    }
+
+    fn report(&self, report: Report) -> State {
+        let exception = &self.page.exception.0;
+        match report {
+            Report::Online => self.outbox.send(Message::Online { index: self.index, at_ns: monotonic_ns() }),
+            Report::Done => self.outbox.send(Message::Done),
+            Report::Panic => return State::Leave(Leave::GuestPanic),
+            Report::BadParams => return State::Leave(Leave::BadParams),
+            Report::Exception => {
+                return State::Leave(Leave::Exception {
+                    vector: exception.vector.load(Ordering::Relaxed),
+                    error: exception.error.load(Ordering::Relaxed),
+                    rip: exception.rip.load(Ordering::Relaxed),
+                    cr2: exception.cr2.load(Ordering::Relaxed),
+                });
+            }
+        }
+        State::Ask
+    }
+
+    /// Notes where the guest is, and sets the next sample where no scheduler ticks.
+    fn sample(&mut self) {
+        if self.shared.phase.measures()
+            && let Ok(regs) = self.fd.get_regs()
+        {
+            self.stats.sample(regs.rip);
+        }
+        if let (Some(sampler), Some(period)) = (&self.sampler, self.shared.sample_period_ns) {
+            sampler.arm(monotonic_ns() + period);
+        }
+    }
+}
+
+const fn counter_of(call: Call) -> Counter {
+    match call {
+        Call::Nop => Counter::CallNop,
+        Call::SendIpi => Counter::CallSendIpi,
+        Call::Halt => Counter::CallHalt,
+        Call::KickCpu => Counter::CallKickCpu,
+        Call::SpinHint => Counter::CallSpinHint,
+        Call::FlushOnEnter => Counter::CallFlushOnEnter,
+        Call::Io => Counter::CallIo,
+        Call::Console => Counter::CallConsole,
+        Call::Report => Counter::CallReport,
+    }
+}
