@@ -1,0 +1,415 @@
+//! CFS on one run queue: enqueue, dequeue, slices, picking.
+//!
+//! Units: nanoseconds, virtual nanoseconds. Problem: give each entity of a queue its weight's part of the CPU, and each
+//! group of the hierarchy the same inside its parent. Approach: charge runtime divided by weight, always run the entity
+//! charged least, and repeat that choice from the root queue down to a task.
+//!
+//! Worked example: a queue with weights 1024 and 2048, latency 24 ms. Slices 8 and 16 ms; each costs its owner 8 ms of
+//! virtual time, so they alternate, and after 24 ms both stand at the same vruntime.
+//!
+//! Algorithm, from the root: `pick_next_entity` takes the leftmost unless a buddy may go first; `set_next_entity` takes it
+//! out of the timeline and makes it current; at a group, once more in the group's queue. `put_prev_entity` undoes this
+//! bottom-up. An entity that leaves for another queue carries its vruntime *relative* to `min_vruntime`.
+//!
+//! Properties: runtime charged to a queue's current entity equals that charged to the task below; a slice is never
+//! above the period; `place_entity` never moves an entity back in virtual time.
+use crate::config::Sysctls;
+use crate::entity::{SchedPolicy, Slot};
+use crate::ids::Nanos;
+use crate::rq::Rq;
+use crate::sched::Cx;
+use crate::trace::Trace;
+use crate::weight::{LoadWeight, calc_delta_fair, calc_delta_mine};
+
+/// How an entity joins its queue (`ENQUEUE_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Enqueue {
+    /// From another queue or anew: its vruntime is relative (flags 0).
+    Move,
+    /// Its vruntime is absolute and is placed (`ENQUEUE_WAKEUP`).
+    Wakeup,
+    /// Its vruntime was made relative by the waker, and is placed (`ENQUEUE_WAKEUP | ENQUEUE_WAKING`).
+    Waking,
+}
+
+/// How an entity leaves its queue (`DEQUEUE_*`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Dequeue {
+    /// To another queue: its vruntime becomes relative (flags 0).
+    Move,
+    /// To sleep: its vruntime stays absolute (`DEQUEUE_SLEEP`).
+    Sleep,
+}
+
+/// Period in which `nr_running` entities run once each (`__sched_period`, 3.4).
+#[inline]
+#[must_use]
+pub fn sched_period(sysctls: &Sysctls, nr_running: u64) -> u64 {
+    if nr_running > sysctls.nr_latency { sysctls.min_granularity.0 * nr_running } else { sysctls.latency.0 }
+}
+
+impl Rq {
+    /// Part of the period that the entity may run in one go (`sched_slice`, 3.4). `counted` is the queue whose length
+    /// sets the period.
+    #[inline]
+    pub(crate) fn sched_slice(&mut self, sysctls: &Sysctls, counted: Slot, mut se: Slot) -> u64 {
+        let joining = u64::from(!self.ents[se.i()].on_rq);
+        let mut slice = sched_period(sysctls, u64::from(self.cfs[counted.i()].nr_running) + joining);
+        while !se.is_nil() {
+            let e = &self.ents[se.i()];
+            let (weight, on_rq, queue) = (e.load.weight, e.on_rq, e.queue);
+            let load = &mut self.cfs[queue.i()].load;
+            slice = if on_rq {
+                calc_delta_mine(slice, weight, load)
+            } else {
+                calc_delta_mine(slice, weight, &mut LoadWeight::new(load.weight + weight))
+            };
+            se = queue;
+        }
+        slice
+    }
+
+    /// Charges the queue's current entity for the time since it was charged last (`update_curr`, 3.4).
+    #[inline]
+    pub(crate) fn update_curr<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot) {
+        let q = &mut self.cfs[queue.i()];
+        if q.curr.is_nil() {
+            return;
+        }
+        let now = self.clock_task;
+        let curr = q.curr;
+        let e = &mut self.ents[curr.i()];
+        let delta = now.0 - e.exec_start.0;
+        if delta == 0 {
+            return;
+        }
+        e.sum_exec_runtime.0 += delta;
+        e.vruntime = e.vruntime.plus(calc_delta_fair(delta, &mut e.load));
+        e.exec_start = now;
+        let vruntime = e.vruntime;
+        q.update_min_vruntime(&self.ents);
+        q.shares.load_unacc_exec_time += delta;
+        if self.is_task(curr) {
+            self.stats.exec.0 += delta;
+            let id = self.task(curr).id;
+            cx.trace.sched_stat_runtime(cx.now, id, Nanos(delta), vruntime);
+        }
+    }
+
+    /// Charges the running task and its groups.
+    pub(crate) fn update_curr_all<T: Trace>(&mut self, cx: &mut Cx<'_, T>) {
+        if self.curr.is_nil() || self.curr == Slot::STOPPER {
+            return;
+        }
+        let mut se = self.curr;
+        while !se.is_nil() {
+            let queue = self.ents[se.i()].queue;
+            self.update_curr(cx, queue);
+            se = queue;
+        }
+    }
+
+    /// Adds the entity's weight to its queue (`account_entity_enqueue`).
+    #[inline]
+    pub(crate) fn account_entity_enqueue(&mut self, queue: Slot, se: Slot) {
+        let weight = self.ents[se.i()].load.weight;
+        let q = &mut self.cfs[queue.i()];
+        q.load.add(weight);
+        q.nr_running += 1;
+        if self.is_task(se) {
+            self.runnable_push_front(se);
+        }
+    }
+
+    /// Takes the entity's weight from its queue (`account_entity_dequeue`).
+    #[inline]
+    pub(crate) fn account_entity_dequeue(&mut self, queue: Slot, se: Slot) {
+        let weight = self.ents[se.i()].load.weight;
+        let q = &mut self.cfs[queue.i()];
+        q.load.sub(weight);
+        q.nr_running -= 1;
+        if self.is_task(se) {
+            self.runnable_remove(se);
+        }
+    }
+
+    /// Chooses the vruntime of an entity that joins (`place_entity`, 3.4): a new one starts a slice late, a sleeper gets
+    /// up to half a latency of credit, nobody gains over where it stood.
+    pub(crate) fn place_entity<T>(&mut self, cx: &Cx<'_, T>, queue: Slot, se: Slot, initial: bool) {
+        let (sysctls, features) = (&cx.host.config().sysctls, cx.host.config().features);
+        let mut vruntime = self.cfs[queue.i()].min_vruntime;
+        if initial {
+            if features.start_debit {
+                let slice = self.sched_slice(sysctls, queue, se);
+                vruntime = vruntime.plus(calc_delta_fair(slice, &mut self.ents[se.i()].load));
+            }
+        } else {
+            let credit = sysctls.latency.0 >> u32::from(features.gentle_fair_sleepers);
+            vruntime = vruntime.minus(credit);
+        }
+        let e = &mut self.ents[se.i()];
+        e.vruntime = e.vruntime.max(vruntime);
+    }
+
+    /// Puts one entity on its queue (`enqueue_entity`, 3.4).
+    #[inline]
+    fn enqueue_entity<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot, se: Slot, how: Enqueue) {
+        if how != Enqueue::Wakeup {
+            let base = self.cfs[queue.i()].min_vruntime;
+            let e = &mut self.ents[se.i()];
+            e.vruntime = e.vruntime.absolute(base);
+        }
+        self.update_curr(cx, queue);
+        self.update_cfs_load(cx.host, queue, false);
+        self.account_entity_enqueue(queue, se);
+        self.update_cfs_shares(cx, queue);
+        if how != Enqueue::Move {
+            self.place_entity(cx, queue, se, false);
+        }
+        if self.cfs[queue.i()].curr != se {
+            self.wait_start(se);
+            let key = self.ents[se.i()].vruntime;
+            self.cfs[queue.i()].timeline.insert(key, se);
+        }
+        self.ents[se.i()].on_rq = true;
+        if self.cfs[queue.i()].nr_running == 1 {
+            self.leaf_add(cx.host, queue);
+        }
+    }
+
+    /// Takes one entity off its queue (`dequeue_entity`, 3.4).
+    #[inline]
+    fn dequeue_entity<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot, se: Slot, how: Dequeue) {
+        self.update_curr(cx, queue);
+        let is_curr = self.cfs[queue.i()].curr == se;
+        if !is_curr {
+            self.wait_end(cx, se);
+        }
+        self.clear_buddies(queue, se);
+        if !is_curr {
+            let key = self.ents[se.i()].vruntime;
+            self.cfs[queue.i()].timeline.remove(key, se);
+        }
+        self.ents[se.i()].on_rq = false;
+        self.update_cfs_load(cx.host, queue, false);
+        self.account_entity_dequeue(queue, se);
+        if how == Dequeue::Move {
+            let base = self.cfs[queue.i()].min_vruntime;
+            let e = &mut self.ents[se.i()];
+            e.vruntime = e.vruntime.relative(base);
+        }
+        self.cfs[queue.i()].update_min_vruntime(&self.ents);
+        self.update_cfs_shares(cx, queue);
+    }
+
+    /// Queues a task, and its groups as far as they were not queued (`enqueue_task_fair`, 3.4).
+    pub(crate) fn enqueue_task<T: Trace>(&mut self, cx: &mut Cx<'_, T>, task: Slot, mut how: Enqueue) {
+        self.update_rq_clock(cx.now);
+        let mut se = task;
+        while !se.is_nil() && !self.ents[se.i()].on_rq {
+            let queue = self.ents[se.i()].queue;
+            self.enqueue_entity(cx, queue, se, how);
+            self.cfs[queue.i()].h_nr_running += 1;
+            how = Enqueue::Wakeup;
+            se = queue;
+        }
+        while !se.is_nil() {
+            let queue = self.ents[se.i()].queue;
+            self.cfs[queue.i()].h_nr_running += 1;
+            self.update_cfs_load(cx.host, queue, false);
+            self.update_cfs_shares(cx, queue);
+            se = queue;
+        }
+        self.publish_load(cx.host);
+        self.add_nr_running(cx.host, true);
+    }
+
+    /// Takes a task off the queue, and its groups as far as that empties them (`dequeue_task_fair`, 3.4).
+    pub(crate) fn dequeue_task<T: Trace>(&mut self, cx: &mut Cx<'_, T>, task: Slot, how: Dequeue) {
+        self.update_rq_clock(cx.now);
+        let mut level = how;
+        let mut se = task;
+        while !se.is_nil() {
+            let queue = self.ents[se.i()].queue;
+            self.dequeue_entity(cx, queue, se, level);
+            self.cfs[queue.i()].h_nr_running -= 1;
+            se = queue;
+            if self.cfs[queue.i()].load.weight != 0 {
+                // The group still has something to run, and had time left: let it go on.
+                if how == Dequeue::Sleep && !queue.is_nil() {
+                    self.set_next_buddy(queue);
+                }
+                break;
+            }
+            level = Dequeue::Sleep;
+        }
+        while !se.is_nil() {
+            let queue = self.ents[se.i()].queue;
+            self.cfs[queue.i()].h_nr_running -= 1;
+            self.update_cfs_load(cx.host, queue, false);
+            self.update_cfs_shares(cx, queue);
+            se = queue;
+        }
+        self.publish_load(cx.host);
+        self.add_nr_running(cx.host, false);
+    }
+
+    /// Chooses the next entity of a queue (`pick_next_entity`, 3.4, and the gang buddy above all).
+    #[inline]
+    fn pick_next_entity<T>(&mut self, cx: &Cx<'_, T>, queue: Slot) -> Slot {
+        let q = &self.cfs[queue.i()];
+        let left = q.timeline.leftmost().map_or(Slot::NIL, |(_, s)| s);
+        let b = q.buddies;
+        let mut se = left;
+        if b != crate::cfs_rq::Buddies::default() {
+            let second = q.timeline.second();
+            let granularity = cx.host.config().sysctls.wakeup_granularity.0;
+            if b.skip == left
+                && let Some(second) = second
+                && self.wakeup_preempt_entity(granularity, second, left) < 1
+            {
+                se = second;
+            }
+            if !b.last.is_nil() && self.wakeup_preempt_entity(granularity, b.last, left) < 1 {
+                se = b.last;
+            }
+            if !b.next.is_nil() && self.wakeup_preempt_entity(granularity, b.next, left) < 1 {
+                se = b.next;
+            }
+            if !b.gang.is_nil() {
+                se = b.gang;
+            }
+            self.clear_buddies(queue, se);
+        }
+        se
+    }
+
+    /// Makes an entity current on its queue (`set_next_entity`, 3.4).
+    #[inline]
+    fn set_next_entity<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot, se: Slot) {
+        if self.ents[se.i()].on_rq {
+            self.wait_end(cx, se);
+            let key = self.ents[se.i()].vruntime;
+            self.cfs[queue.i()].timeline.remove(key, se);
+        }
+        let e = &mut self.ents[se.i()];
+        e.exec_start = self.clock_task;
+        e.prev_sum_exec_runtime = e.sum_exec_runtime;
+        self.cfs[queue.i()].curr = se;
+    }
+
+    /// Chooses the next task from the root down (`pick_next_task_fair`, 3.4); nil if none is runnable.
+    #[inline]
+    pub(crate) fn pick_next_task<T: Trace>(&mut self, cx: &mut Cx<'_, T>) -> Slot {
+        if self.cfs[0].nr_running == 0 {
+            return Slot::NIL;
+        }
+        let mut queue = Slot::NIL;
+        loop {
+            let se = self.pick_next_entity(cx, queue);
+            self.set_next_entity(cx, queue, se);
+            if self.is_task(se) {
+                return se;
+            }
+            queue = se;
+        }
+    }
+
+    /// Puts the current task back, with its groups, bottom-up (`put_prev_task_fair`, `put_prev_entity`, 3.4).
+    #[inline]
+    pub(crate) fn put_prev_task<T: Trace>(&mut self, cx: &mut Cx<'_, T>, task: Slot) {
+        let mut se = task;
+        while !se.is_nil() {
+            let queue = self.ents[se.i()].queue;
+            if self.ents[se.i()].on_rq {
+                self.update_curr(cx, queue);
+                self.wait_start(se);
+                let key = self.ents[se.i()].vruntime;
+                self.cfs[queue.i()].timeline.insert(key, se);
+            }
+            self.cfs[queue.i()].curr = Slot::NIL;
+            se = queue;
+        }
+    }
+
+    /// Makes a task current that was put back only to change it (`set_curr_task_fair`, 3.4).
+    pub(crate) fn set_curr_task<T: Trace>(&mut self, cx: &mut Cx<'_, T>, task: Slot) {
+        let mut se = task;
+        while !se.is_nil() {
+            let queue = self.ents[se.i()].queue;
+            self.set_next_entity(cx, queue, se);
+            se = queue;
+        }
+    }
+
+    /// The tick of one level (`entity_tick`, 3.4).
+    #[inline]
+    fn entity_tick<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot, curr: Slot) {
+        self.update_curr(cx, queue);
+        self.update_entity_shares_tick(cx, queue);
+        if self.cfs[queue.i()].nr_running > 1 {
+            self.check_preempt_tick(cx, queue, curr);
+        }
+    }
+
+    /// The tick of the running task and its groups (`task_tick_fair`, 3.4).
+    #[inline]
+    pub(crate) fn task_tick<T: Trace>(&mut self, cx: &mut Cx<'_, T>) {
+        let mut se = self.curr;
+        while !se.is_nil() {
+            let queue = self.ents[se.i()].queue;
+            self.entity_tick(cx, queue, se);
+            se = queue;
+        }
+    }
+
+    /// Ends a slice that is used up, or that lets another wait too long (`check_preempt_tick`, 3.4).
+    #[inline]
+    fn check_preempt_tick<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot, curr: Slot) {
+        let sysctls = &cx.host.config().sysctls;
+        let ideal = self.sched_slice(sysctls, queue, curr);
+        let ran = self.ents[curr.i()].slice_used();
+        if ran > ideal {
+            self.resched_curr_cx(cx);
+            self.clear_buddies(queue, curr);
+            return;
+        }
+        if ran < sysctls.min_granularity.0 {
+            return;
+        }
+        let Some((left, _)) = self.cfs[queue.i()].timeline.leftmost() else { return };
+        let lead = self.ents[curr.i()].vruntime.since(left);
+        if lead >= 0 && lead.unsigned_abs() > ideal {
+            self.resched_curr_cx(cx);
+        }
+    }
+
+    /// Starts a wait (`update_stats_wait_start`).
+    #[inline]
+    fn wait_start(&mut self, se: Slot) {
+        if self.is_task(se) {
+            let clock = self.clock;
+            self.task_mut(se).wait_start = clock;
+        }
+    }
+
+    /// Ends a wait (`update_stats_wait_end`).
+    #[inline]
+    fn wait_end<T: Trace>(&mut self, cx: &mut Cx<'_, T>, se: Slot) {
+        if self.is_task(se) {
+            let clock = self.clock;
+            let task = self.task_mut(se);
+            let wait = clock - task.wait_start;
+            task.stats.wait_sum += wait;
+            task.stats.wait_max = task.stats.wait_max.max(wait);
+            let id = task.id;
+            cx.trace.sched_stat_wait(cx.now, id, wait);
+        }
+    }
+
+    /// True for a task of policy `SCHED_IDLE`.
+    #[inline]
+    pub(crate) fn is_idle_policy(&self, se: Slot) -> bool {
+        self.is_task(se) && self.task(se).policy == SchedPolicy::Idle
+    }
+}

@@ -1,0 +1,369 @@
+//! What all CPUs share, readable without locks: settings, topology, groups, where each task is, and a summary of each
+//! run queue.
+//!
+//! Units: as in [`crate::ids`]; loads are sums of weights; power in 1/1024 CPU. Problem: balancing looks at every queue
+//! of a domain and must not lock any of them. Approach: each [`Rq`](crate::Rq) writes its summary through to the
+//! [`CpuPublic`] of its CPU whenever it changes, in relaxed atomics, as the kernel reads `cpu_rq(i)->load.weight` and
+//! its neighbours without the lock. In the simulator these are plain loads and stores.
+//!
+//! Everything else about a task or queue belongs to one `Rq` and needs it.
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::config::{Config, INITIAL_JIFFIES};
+use crate::effects::Effects;
+use crate::entity::Slot;
+use crate::ids::{GroupId, Nanos, TaskId, VmId};
+use crate::policy::{Hooks, Policy};
+use crate::rq::{Rq, RunQueues};
+use crate::sched::{Cx, Sched};
+use crate::topology::{BrokenTopology, BuildOptions, CpuId, CpuSet, Machine, SchedDomains, build_sched_domains};
+use crate::trace::{NoTrace, Trace};
+use crate::weight::NICE_0_LOAD;
+
+/// Steps of load history (`CPU_LOAD_IDX_MAX`).
+pub const CPU_LOAD_IDX_MAX: usize = 5;
+
+/// How many tasks and groups a host has room for. Tables are made once, so nothing allocates later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Tasks alive at once.
+    pub tasks: u32,
+    /// Groups alive at once, the root group included.
+    pub groups: u32,
+}
+
+/// Why a host cannot be made.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HostError {
+    /// The topology is one that a kernel would refuse.
+    #[error(transparent)]
+    Topology(#[from] BrokenTopology),
+    /// Tables without room.
+    #[error("a host needs room for at least one task and the root group, not {0:?}")]
+    Limits(Limits),
+    /// A clock that starts too early.
+    #[error("the epoch must be at least 1 s, so that no history reaches below zero, not {0} ns")]
+    Epoch(Nanos),
+}
+
+/// The published summary of a CPU's run queue.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct CpuPublic {
+    /// Tasks queued or running, the stopper included (`rq->nr_running`).
+    pub(crate) nr_running: AtomicU32,
+    /// Wake-ups queued and not yet done (`rq->wake_list`).
+    pub(crate) wake_pending: AtomicU32,
+    /// The idle thread has the CPU (`rq->curr == rq->idle`).
+    pub(crate) curr_idle: AtomicBool,
+    /// Weight of the root queue (`rq->load.weight`).
+    pub(crate) load: AtomicU64,
+    /// History of `load` (`rq->cpu_load[]`).
+    pub(crate) cpu_load: [AtomicU64; CPU_LOAD_IDX_MAX],
+    /// `rq->cpu_power`.
+    pub(crate) power: AtomicU64,
+    /// The task that runs, +1; 0 for none.
+    pub(crate) curr_task: AtomicU32,
+}
+
+impl CpuPublic {
+    /// `idle_cpu` (3.4): idle runs, nothing is queued, nothing is about to be.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.curr_idle.load(Relaxed) && self.nr_running.load(Relaxed) == 0 && self.wake_pending.load(Relaxed) == 0
+    }
+}
+
+/// The shared side of a task.
+#[derive(Debug, Default)]
+pub(crate) struct TaskShared {
+    /// CPU (high half) and slot (low half); `VACANT` for no task.
+    place: AtomicU64,
+    /// Its VM, +1; 0 for none.
+    pub(crate) vm: AtomicU32,
+    /// Next task of the VM, in a ring.
+    pub(crate) vm_next: AtomicU32,
+    /// Its group.
+    pub(crate) group: AtomicU32,
+}
+
+const VACANT: u64 = u64::MAX;
+const CLAIMED: u64 = u64::MAX - 1;
+
+impl TaskShared {
+    /// Takes a vacant place; it is nowhere until `set_place`.
+    pub(crate) fn claim(&self) -> bool {
+        self.place.compare_exchange(VACANT, CLAIMED, Relaxed, Relaxed).is_ok()
+    }
+
+    pub(crate) fn set_place(&self, cpu: CpuId, slot: Slot) {
+        self.place.store(u64::from(cpu.0) << 32 | u64::from(slot.0), Relaxed);
+    }
+
+    /// Where the task is. It may move until the CPU's queue is held: check again there.
+    #[inline]
+    pub(crate) fn place(&self) -> Option<(CpuId, Slot)> {
+        let word = self.place.load(Relaxed);
+        let half = |w: u64| u32::try_from(w & 0xffff_ffff).unwrap_or(0);
+        (word < CLAIMED).then(|| (CpuId(half(word >> 32)), Slot(half(word))))
+    }
+}
+
+/// The shared side of a group (`struct task_group`).
+#[derive(Debug, Default)]
+pub(crate) struct GroupShared {
+    pub(crate) parent: AtomicU32,
+    pub(crate) shares: AtomicU64,
+    pub(crate) gang: AtomicBool,
+    pub(crate) live: AtomicBool,
+    pub(crate) generation: AtomicU32,
+    /// Sum of the contributions of the CPUs (`tg->load_weight`).
+    pub(crate) load_weight: AtomicI64,
+    /// Child groups.
+    pub(crate) children: AtomicU32,
+}
+
+/// A group's power as balancing last computed it (`struct sched_group_power`).
+#[derive(Debug, Default)]
+pub(crate) struct SgpState {
+    pub(crate) power: AtomicU64,
+    pub(crate) power_orig: AtomicU64,
+    pub(crate) next_update: AtomicU64,
+}
+
+/// The shared state of a host.
+#[derive(Debug)]
+pub struct Host {
+    config: Config,
+    limits: Limits,
+    machine: Machine,
+    domains: SchedDomains,
+    pub(crate) sgps: Vec<SgpState>,
+    cpus: Vec<CpuPublic>,
+    pub(crate) tasks: Vec<TaskShared>,
+    /// First task of each VM, +1.
+    pub(crate) vm_head: Vec<AtomicU32>,
+    pub(crate) groups: Vec<GroupShared>,
+    jiffies: AtomicU64,
+    /// Instant of the next jiffy.
+    next_jiffy: AtomicU64,
+    policies: Vec<Box<dyn Policy>>,
+    hooks: Hooks,
+}
+
+impl Host {
+    /// A host of that machine with all its on-line CPUs idle.
+    ///
+    /// # Errors
+    /// A topology that a kernel would refuse (unless `build` allows it), no room, an epoch near zero.
+    pub fn new(config: Config, machine: Machine, build: BuildOptions, limits: Limits) -> Result<Self, HostError> {
+        if limits.tasks == 0 || limits.groups == 0 {
+            return Err(HostError::Limits(limits));
+        }
+        if config.epoch.0 < 1_000_000_000 {
+            return Err(HostError::Epoch(config.epoch));
+        }
+        let mut domains = build_sched_domains(&machine, machine.online(), build)?;
+        tune(&config, &mut domains);
+        let room = |n: u32| n as usize;
+        let tasks = (0..room(limits.tasks)).map(|_| TaskShared { place: VACANT.into(), ..TaskShared::default() });
+        let host = Self {
+            jiffies: INITIAL_JIFFIES.into(),
+            next_jiffy: (config.epoch + config.tick).0.into(),
+            sgps: sgps(&domains),
+            cpus: (0..machine.cpu_slots()).map(|_| CpuPublic::default()).collect(),
+            tasks: tasks.collect(),
+            vm_head: (0..room(limits.tasks)).map(|_| AtomicU32::new(0)).collect(),
+            groups: (0..room(limits.groups)).map(|_| GroupShared::default()).collect(),
+            policies: Vec::new(),
+            hooks: Hooks::NONE,
+            config,
+            limits,
+            machine,
+            domains,
+        };
+        host.groups[0].live.store(true, Relaxed);
+        host.groups[0].shares.store(NICE_0_LOAD, Relaxed);
+        for cpu in &host.cpus {
+            cpu.power.store(u64::from(crate::topology::SCHED_POWER_SCALE), Relaxed);
+        }
+        Ok(host)
+    }
+
+    /// Adds a policy. Policies are asked in the order in which they were added.
+    pub fn add_policy(&mut self, policy: Box<dyn Policy>) {
+        self.hooks = self.hooks.union(policy.hooks());
+        self.policies.push(policy);
+    }
+
+    /// The policies.
+    #[must_use]
+    pub fn policies(&self) -> &[Box<dyn Policy>] {
+        &self.policies
+    }
+
+    /// True if some policy wants one of these hooks.
+    #[inline]
+    pub(crate) fn hooked(&self, hooks: Hooks) -> bool {
+        self.hooks.intersects(hooks)
+    }
+
+    /// A run queue for every CPU number of the machine, in order.
+    #[must_use]
+    pub fn run_queues(&self) -> Vec<Rq> {
+        (0..self.machine.cpu_slots()).map(|c| Rq::new(self, CpuId(u32::try_from(c).unwrap_or(u32::MAX)))).collect()
+    }
+
+    /// The scheduler at the instant `now`, over these queues; effects go to `fx`.
+    #[inline]
+    pub fn at<'a, Q: RunQueues>(&'a self, now: Nanos, rqs: &'a mut Q, fx: &'a mut Effects) -> Sched<'a, Q, NoTrace> {
+        self.traced(now, rqs, fx, NoTrace)
+    }
+
+    /// As [`Self::at`], with a trace sink.
+    #[inline]
+    pub fn traced<'a, Q: RunQueues, T: Trace>(
+        &'a self,
+        now: Nanos,
+        rqs: &'a mut Q,
+        fx: &'a mut Effects,
+        trace: T,
+    ) -> Sched<'a, Q, T> {
+        Sched { rqs, cx: Cx { host: self, fx, trace, now } }
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The settings, to change them at run time. `Switches::load_idx` acts on domains that are built later.
+    pub fn config_mut(&mut self) -> &mut Config {
+        &mut self.config
+    }
+
+    /// The room for tasks and groups.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The machine.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The scheduling domains of the CPUs that are on line.
+    #[must_use]
+    pub fn domains(&self) -> &SchedDomains {
+        &self.domains
+    }
+
+    /// The CPUs that are on line (`cpu_active_mask`).
+    #[must_use]
+    pub fn online(&self) -> &CpuSet {
+        self.domains.cpu_map()
+    }
+
+    #[inline]
+    pub(crate) fn cpu(&self, cpu: CpuId) -> &CpuPublic {
+        &self.cpus[cpu.index()]
+    }
+
+    /// True if the CPU has nothing to do (`idle_cpu`, 3.4), by its published summary.
+    #[must_use]
+    pub fn is_idle(&self, cpu: CpuId) -> bool {
+        self.cpu(cpu).is_idle()
+    }
+
+    /// Tasks queued or running on the CPU, by its published summary.
+    #[must_use]
+    pub fn nr_running(&self, cpu: CpuId) -> u32 {
+        self.cpu(cpu).nr_running.load(Relaxed)
+    }
+
+    /// The task that runs on the CPU, by its published summary.
+    #[must_use]
+    pub fn current(&self, cpu: CpuId) -> Option<TaskId> {
+        self.cpu(cpu).curr_task.load(Relaxed).checked_sub(1).map(TaskId)
+    }
+
+    /// The CPU that the task runs on, waits on or ran on last.
+    #[must_use]
+    pub fn task_cpu(&self, task: TaskId) -> Option<CpuId> {
+        self.tasks.get(task.index())?.place().map(|(cpu, _)| cpu)
+    }
+
+    /// The group of a task.
+    #[must_use]
+    pub fn task_group(&self, task: TaskId) -> GroupId {
+        GroupId(self.tasks[task.index()].group.load(Relaxed))
+    }
+
+    /// The VM of a task.
+    #[must_use]
+    pub fn task_vm(&self, task: TaskId) -> Option<VmId> {
+        self.tasks[task.index()].vm.load(Relaxed).checked_sub(1).map(VmId)
+    }
+
+    /// The task after `task` among those of its VM, in the order in which they were added, round and round.
+    #[must_use]
+    pub fn next_of_vm(&self, task: TaskId) -> TaskId {
+        TaskId(self.tasks[task.index()].vm_next.load(Relaxed))
+    }
+
+    /// The jiffy that the last tick left (`jiffies`).
+    #[inline]
+    #[must_use]
+    pub fn jiffies(&self) -> u64 {
+        self.jiffies.load(Relaxed)
+    }
+
+    /// Advances `jiffies` to `now`: whole ticks since the epoch. The first CPU that ticks in a jiffy does it.
+    #[inline]
+    pub(crate) fn advance_jiffies(&self, now: Nanos) {
+        let next = self.next_jiffy.load(Relaxed);
+        if now.0 < next {
+            return;
+        }
+        let ticks = (now.0 - next) / self.config.tick.0 + 1;
+        if self.next_jiffy.compare_exchange(next, next + ticks * self.config.tick.0, Relaxed, Relaxed).is_ok() {
+            self.jiffies.fetch_add(ticks, Relaxed);
+        }
+    }
+
+    /// Takes a task's place in the table.
+    pub(crate) fn vacate_task(&self, task: TaskId) {
+        self.tasks[task.index()].place.store(VACANT, Relaxed);
+    }
+
+    /// Replaces the domains by those of the CPUs in `online` (`partition_sched_domains`).
+    pub(crate) fn rebuild_domains(&mut self, online: &CpuSet, build: BuildOptions) -> Result<(), BrokenTopology> {
+        let mut domains = build_sched_domains(&self.machine, online, build)?;
+        tune(&self.config, &mut domains);
+        self.sgps = sgps(&domains);
+        self.domains = domains;
+        Ok(())
+    }
+}
+
+/// Applies [`crate::config::LoadIdx`].
+fn tune(config: &Config, domains: &mut SchedDomains) {
+    let idx = config.switches.load_idx;
+    domains.tune(|_, p| {
+        p.busy_idx = idx.busy.unwrap_or(p.busy_idx);
+        p.idle_idx = idx.idle.unwrap_or(p.idle_idx);
+        p.newidle_idx = idx.newidle.unwrap_or(p.newidle_idx);
+        p.wake_idx = idx.wake.unwrap_or(p.wake_idx);
+        p.forkexec_idx = idx.forkexec.unwrap_or(p.forkexec_idx);
+    });
+}
+
+/// The powers that the domains start with.
+fn sgps(domains: &SchedDomains) -> Vec<SgpState> {
+    let of = |i: usize| u64::from(domains.initial_power(crate::topology::SgpId(u32::try_from(i).unwrap_or(0))));
+    let state = |i| SgpState { power: of(i).into(), power_orig: of(i).into(), ..SgpState::default() };
+    (0..domains.sgp_slots()).map(state).collect()
+}
