@@ -16,7 +16,7 @@
 //! sent to another, dropped by it. Dropping during a panic is how a dying thread gives back what it holds and ends the
 //! run, so no path can forget it.
 //!
-//! Two schedulers implement the pair: `Lab`, the dispatcher, which lets one thread per pCPU enter and
+//! Two schedulers implement the pair: `Lab` ([`dispatch`](crate::dispatch)), which lets one thread per pCPU enter and
 //! asks `hostsched` which, and [`HostSched`], which leaves the threads to the kernel.
 //!
 //! # Glossary
@@ -27,6 +27,8 @@
 //! - After [`VcpuSched::stop`] every `before_entry` says `Stop` and every `halt` returns, also those already waiting.
 //! - No wake is lost: if what `woken` reads was set before `wake`, the halt that it was meant for ends.
 
+#[cfg(test)]
+pub(crate) mod fake;
 mod host;
 
 use std::fmt;

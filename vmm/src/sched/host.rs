@@ -112,3 +112,61 @@ impl Drop for HostThread<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::sched::fake::{Exit, Turns, cells, vcpu_loop, within};
+    use crate::sync::AtomicU32;
+
+    #[test]
+    fn a_token_goes_round_and_no_wake_is_lost() {
+        const VCPUS: u32 = 4;
+        const ROUNDS: u32 = 20_000;
+        let cells = cells(VCPUS);
+        let turns = Turns::new(VCPUS);
+        let sched = HostSched::new(cells.clone(), turns.clone());
+        let token = AtomicU32::new(0);
+        within(Duration::from_secs(60), &sched, || {
+            std::thread::scope(|scope| {
+                for me in 0..VCPUS {
+                    let (sched, cells, token, turns) = (&sched, &cells, &token, &turns);
+                    scope.spawn(move || {
+                        let mine = || token.load(Ordering::Acquire) % VCPUS == me;
+                        vcpu_loop(sched, cells, VcpuIndex(me), &mine, |_| {
+                            assert!(!turns.is_out(VcpuIndex(me)));
+                            if !mine() {
+                                Exit::Halt
+                            } else if token.fetch_add(1, Ordering::AcqRel) < ROUNDS {
+                                Exit::Wake(VcpuIndex((me + 1) % VCPUS))
+                            } else {
+                                sched.stop();
+                                Exit::Again
+                            }
+                        });
+                    });
+                }
+            });
+        });
+        assert!(token.into_inner() > ROUNDS);
+    }
+
+    #[test]
+    fn a_panicking_thread_ends_the_others() {
+        let cells = cells(2);
+        let sched = HostSched::new(cells.clone(), Turns::new(2));
+        within(Duration::from_secs(60), &sched, || {
+            std::thread::scope(|scope| {
+                scope.spawn(|| vcpu_loop(&sched, &cells, VcpuIndex(0), &|| false, |_| Exit::Halt));
+                let dies = scope.spawn(|| {
+                    vcpu_loop(&sched, &cells, VcpuIndex(1), &|| false, |_| {
+                        std::panic::resume_unwind(Box::new("on purpose"))
+                    });
+                });
+                assert!(dies.join().is_err());
+            });
+        });
+    }
+}
