@@ -2,6 +2,7 @@
 
 pub mod boot;
 pub mod cgroup;
+pub mod dispatch;
 pub mod doorbell;
 pub mod guests;
 pub mod interrupt;

@@ -1,0 +1,103 @@
+//! One pCPU of the run: its token, its mailbox, its clock of ticks, its counters.
+
+use hostsched::Ipi;
+
+use super::seat::Slot;
+use super::stats::CpuStats;
+use super::token::Token;
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
+
+/// A pCPU. Aligned so that two CPUs never share a cache line (64 bytes, fetched in pairs).
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Pcpu {
+    /// Its position in the run's list.
+    pub(super) slot: Slot,
+    /// The kernel's number.
+    pub(super) number: u32,
+    /// Who acts as this CPU, and what waits for it.
+    pub(super) token: Token,
+    mailbox: Mutex<Vec<Ipi>>,
+    /// When the next tick is due. Written by the token's holder.
+    next_tick_ns: AtomicU64,
+    /// When the first kick since the last entry was sent; 0 for none.
+    kicked_at_ns: AtomicU64,
+    /// Threads that may be in `KVM_RUN` for this CPU now, and the most there ever were.
+    in_run: AtomicU32,
+    in_run_max: AtomicU32,
+    stats: Mutex<CpuStats>,
+}
+
+impl Pcpu {
+    pub(super) fn new(slot: Slot, number: u32) -> Self {
+        Self {
+            slot,
+            number,
+            token: Token::new(),
+            mailbox: Mutex::default(),
+            next_tick_ns: AtomicU64::new(0),
+            kicked_at_ns: AtomicU64::new(0),
+            in_run: AtomicU32::new(0),
+            in_run_max: AtomicU32::new(0),
+            stats: Mutex::new(CpuStats::new()),
+        }
+    }
+
+    /// Puts an IPI into the mailbox. The caller then posts the work to the token.
+    pub(super) fn put(&self, ipi: Ipi) {
+        lock(&self.mailbox).push(ipi);
+    }
+
+    /// The holder takes the oldest IPI.
+    pub(super) fn take_mail(&self) -> Option<Ipi> {
+        let mut mailbox = lock(&self.mailbox);
+        (!mailbox.is_empty()).then(|| mailbox.remove(0))
+    }
+
+    /// When the next tick is due.
+    pub(super) fn next_tick_ns(&self) -> u64 {
+        self.next_tick_ns.load(Ordering::Relaxed)
+    }
+
+    /// Sets the next tick to the first multiple of the period after `now_ns`: ticks keep their phase, and those that an
+    /// idle CPU slept through are left out, as in the kernel (`tick_nohz_restart`).
+    pub(super) fn advance_tick(&self, now_ns: u64, period_ns: u64) {
+        self.next_tick_ns.store((now_ns / period_ns + 1) * period_ns, Ordering::Relaxed);
+    }
+
+    /// A kick is sent to this CPU.
+    pub(super) fn note_kick(&self, now_ns: u64) {
+        let _ = self.kicked_at_ns.compare_exchange(0, now_ns, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The kick that the coming entry answers.
+    pub(super) fn take_kick(&self) -> Option<u64> {
+        if self.kicked_at_ns.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        Some(self.kicked_at_ns.swap(0, Ordering::Relaxed)).filter(|at| *at != 0)
+    }
+
+    /// The holder is about to enter.
+    pub(super) fn enter(&self) {
+        let now = self.in_run.fetch_add(1, Ordering::AcqRel) + 1;
+        if now > self.in_run_max.load(Ordering::Relaxed) {
+            self.in_run_max.fetch_max(now, Ordering::Relaxed);
+        }
+    }
+
+    /// The holder is back.
+    pub(super) fn leave(&self) {
+        self.in_run.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The most threads that were ever allowed into `KVM_RUN` at once.
+    pub(super) fn in_run_max(&self) -> u32 {
+        self.in_run_max.load(Ordering::Relaxed)
+    }
+
+    /// Changes or reads the counters. Cheap: only the token's holder and the end of a measurement come here.
+    pub(super) fn count<R>(&self, f: impl FnOnce(&mut CpuStats) -> R) -> R {
+        f(&mut lock(&self.stats))
+    }
+}
