@@ -49,8 +49,7 @@ const TABLE: u64 = PRESENT | WRITE | USER;
 pub fn start(header: &ImageHeader, vcpu: u32) -> Start {
     Start {
         rip: header.entry,
-        // As after a call: the ABI wants rsp + 8 aligned to 16 at a function's first instruction.
-        rsp: layout::stack_top(vcpu) - 8,
+        rsp: layout::stack_top(vcpu),
         gs_base: layout::vcpu_page(vcpu),
         tss_base: layout::system_page(vcpu),
     }
@@ -134,7 +133,7 @@ fn upper_tables(geometry: &Geometry) -> Vec<u8> {
         let entry = if number < layout::LOW_PT_COUNT {
             (layout::LOW_PTS + number * PAGE_SIZE) | TABLE
         } else {
-            number * HUGE_SIZE | TABLE | HUGE
+            (number * HUGE_SIZE) | TABLE | HUGE
         };
         set(layout::LOW_PDS, number, entry);
     }

@@ -10,7 +10,7 @@
 //!   0x0008_0000  vCPU pages                one a vCPU: VcpuPage, shared with the host
 //!   0x0010_0000  results blocks            four pages a vCPU: Results
 //!   0x0020_0000  image                     header, text, data, bss
-//!   0x0040_0000  ring-3 stacks             four pages a vCPU, the lowest unmapped
+//!   0x0040_0000  ring-3 stacks             eight pages a vCPU, the lowest unmapped
 //!   0x0060_0000  page tables               PML4, PDPT, page directories, low page tables
 //!   0x0070_0000  leaf page tables          of the window, one or two a slot, written by the guest
 //!   0x0100_0000  pool                      frames of the chunks, and one source chunk a vCPU
@@ -47,7 +47,7 @@ pub const IMAGE: u64 = 0x20_0000;
 /// First ring-3 stack.
 pub const STACKS: u64 = 0x40_0000;
 /// Size of one stack with its guard page, which is the lowest.
-pub const STACK_SIZE: u64 = 4 * PAGE_SIZE;
+pub const STACK_SIZE: u64 = 8 * PAGE_SIZE;
 /// Top-level page table, the value of CR3.
 pub const PML4: u64 = 0x60_0000;
 /// The one page-directory-pointer table.
@@ -243,7 +243,7 @@ const _: () = {
     assert!(biggest.memory_size() <= LOW_PD_COUNT << 30);
     assert!(biggest.stride() * Geometry::SLOTS_MAX as u64 <= WINDOW_PD_COUNT << 30);
     assert!(IO_MAP_BASE as u64 == TSS_SIZE && TSS_LIMIT as u64 == TSS_SIZE + IO_BITMAP_SIZE - 1);
-    assert!(PML4 % HUGE_SIZE == 0 && POOL % HUGE_SIZE == 0);
+    assert!(PML4.is_multiple_of(HUGE_SIZE) && POOL.is_multiple_of(HUGE_SIZE));
     // TSS and bitmap leave most of the system page to the ring-0 stack.
     assert!(TSS_SIZE + IO_BITMAP_SIZE <= 1024);
 };

@@ -50,13 +50,14 @@ pub struct Params {
     pub search_passes: u32,
     /// Of 1000 records, how many unmap and flush; the others keep their chunk.
     pub flush_per_mille: u32,
-    /// Reads of other slots in a record, each once through the real and once through the soft TLB.
+    /// Slots that are read at each of the four checks of a record, each once through the real and once through the soft
+    /// TLB.
     pub peeks: u32,
     /// Iterations of a wait before `HaltKick` and `PvFlush` halt.
     pub spin_budget: u32,
     /// Cycles of a wait after which the guest calls `SpinHint`, again and again; 0: never.
     pub ple_window_cycles: u64,
-    /// Records of a vCPU after which it reports `Done`; 0: none.
+    /// Turns (or doorbells) of a vCPU after which it reports `Done`; 0: none.
     pub record_limit: u64,
     /// Seed of everything random in this VM.
     pub seed: u64,

@@ -47,22 +47,22 @@ impl Counter {
 counters! {
     /// Records completed.
     records,
-    /// Progress for the watchdog: records and, where there are none, doorbells.
+    /// Progress for the watchdog: turns, or doorbells.
     progress,
-    /// Flushes of all vCPUs begun.
+    /// Flushes of all vCPUs completed.
     flushes,
-    /// The same completed; at rest equal to `flushes`.
-    flushes_done,
-    /// Targets that were sent an IPI.
-    ipis_sent,
-    /// Targets that were marked instead, before an IPI.
-    ipis_skipped,
-    /// Targets that were marked on a rescan, after an IPI that they had not taken yet.
-    marked_late,
-    /// Calls of `KickCpu` (by the flush handler).
-    kicks_sent,
+    /// vCPUs that those flushes had to reach.
+    flush_targets,
+    /// Of these, the ones that were sent an IPI.
+    flush_ipis,
+    /// Of these, the ones that were marked: before an IPI, or on a rescan after it.
+    flush_marks,
+    /// Of the marked, those that had been sent an IPI before.
+    flush_marks_late,
+    /// Sum of all flush waits in cycles.
+    flush_wait_cycles,
     /// Calls of `Halt` while waiting for a flush.
-    halts,
+    guest_halts,
     /// Of these, returned with acknowledgements outstanding.
     early_wakes,
     /// Calls of `SpinHint`.
@@ -99,7 +99,8 @@ pub struct Results {
     /// From a `SendIpi` call to the moment the initiator saw the target's acknowledgement, one a target; cycles. An initiator that
     /// halted sees it after it woke.
     pub ipi_delivery: Histogram,
-    /// One record, from allocation to the end of its flush, in cycles of wall time; for workload `Doorbell` one round trip.
+    /// One turn of a logical thread, which is the work of one record, in cycles of wall time; for workload `Doorbell` one
+    /// round trip.
     pub record_time: Histogram,
 }
 

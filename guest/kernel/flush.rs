@@ -1,0 +1,227 @@
+//! TLB shootdown: every strategy of docs/guest-abi.md section 6.
+//!
+//! ```text
+//!   cleared entries ─► own flush ─► g = TLB_GEN += 1 ─► mark, IPI ─► wait until flushed_gen >= g for every target left
+//! ```
+//!
+//! All of it runs in ring 3, with interrupts on, so that initiators acknowledge each other while they wait.
+
+use core::hint::spin_loop;
+
+use abi::call::Call;
+use abi::params::{Flush, Params};
+use abi::state::Marked;
+use abi::sync::AtomicU64;
+use abi::sync::Ordering::{Acquire, SeqCst};
+use abi::vcpu::Phase;
+
+use crate::cpu::{Cpu, bits, page, rdtsc};
+use crate::stubs::gate_flush;
+
+/// Flush generation of the one address space. Read by the flush handler.
+pub(crate) static TLB_GEN: AtomicU64 = AtomicU64::new(0);
+
+/// vCPUs that may use the window.
+static ONLINE: AtomicU64 = AtomicU64::new(0);
+
+/// Iterations of a wait between two rescans for targets that stopped after their IPI: a few times the round trip of an
+/// IPI to a running target, in units of about 0.1 us.
+const RESCAN: u32 = 256;
+
+/// To be called before the first use of the window.
+pub(crate) fn come_online(cpu: Cpu) {
+    // A read-modify-write: either a flush's look at the mask sees the bit, or what this vCPU reads from page tables
+    // afterwards includes the entries that the flush had cleared.
+    ONLINE.fetch_or(cpu.bit(), SeqCst);
+}
+
+/// One way to flush, fixed at boot.
+#[derive(Clone, Copy)]
+pub(crate) struct Flusher {
+    strategy: Flush,
+    spin_budget: u32,
+    ple_window_cycles: u64,
+}
+
+impl Flusher {
+    pub(crate) fn new(params: &Params) -> Option<Self> {
+        Some(Self {
+            strategy: params.flush()?,
+            spin_budget: params.spin_budget,
+            ple_window_cycles: params.ple_window_cycles,
+        })
+    }
+
+    fn marks(&self) -> bool {
+        matches!(self.strategy, Flush::OnEnter | Flush::PvFlush)
+    }
+
+    fn halts(&self) -> bool {
+        matches!(self.strategy, Flush::HaltKick | Flush::PvFlush)
+    }
+
+    /// Begins a flush of all vCPUs: entries have been cleared; this vCPU's own TLB is flushed.
+    pub(crate) fn begin(&self, cpu: Cpu) -> Pending<'_> {
+        let begin = rdtsc();
+        gate_flush();
+        Pending { flusher: self, cpu, begin }
+    }
+}
+
+/// A flush of all vCPUs that has reached only its initiator.
+#[must_use = "the other vCPUs are not flushed before `finish`"]
+pub(crate) struct Pending<'a> {
+    flusher: &'a Flusher,
+    cpu: Cpu,
+    begin: u64,
+}
+
+impl Pending<'_> {
+    /// Flushes the other vCPUs. When it returns, no translation that was removed before `begin` is used again.
+    pub(crate) fn finish(self) {
+        let cpu = self.cpu;
+        let counters = cpu.counters();
+        // Orders the cleared entries before the generation and the generation before the look at the mask.
+        let generation = TLB_GEN.fetch_add(1, SeqCst) + 1;
+        let targets = ONLINE.load(SeqCst) & !cpu.bit();
+        if targets != 0 {
+            counters.flush_targets.add(u64::from(targets.count_ones()));
+            cpu.phase(Phase::FlushSpin);
+            if self.flusher.strategy == Flush::Hypercall {
+                cpu.call_mask(Call::FlushOnEnter, targets);
+            } else {
+                self.flusher.flush_others(Wait { cpu, generation, missing: targets, sent: 0 });
+            }
+            cpu.phase(Phase::Work);
+            let cycles = rdtsc().saturating_sub(self.begin);
+            cpu.results.flush_wait.record(cycles);
+            counters.flush_wait_cycles.add(cycles);
+        }
+        counters.flushes.add(1);
+    }
+}
+
+impl Flusher {
+    fn flush_others(&self, mut wait: Wait) {
+        let counters = wait.cpu.counters();
+        if self.marks() {
+            wait.mark_stopped();
+        }
+        if wait.missing == 0 {
+            return;
+        }
+        counters.flush_ipis.add(u64::from(wait.missing.count_ones()));
+        wait.sent = rdtsc();
+        wait.cpu.call_mask(Call::SendIpi, wait.missing);
+        flush_wait(self, &mut wait);
+    }
+}
+
+/// Waits until every missing target has acknowledged or was marked. A function of its own: the guest profile finds the
+/// time spent here by its name.
+#[inline(never)]
+fn flush_wait(flusher: &Flusher, wait: &mut Wait) {
+    let mut spins = 0;
+    let mut hint = SpinHint::new(flusher.ple_window_cycles);
+    while wait.look() != 0 {
+        // Past the budget it halts after every look: a wake-up with targets missing goes straight back.
+        let halt = flusher.halts() && spins >= flusher.spin_budget;
+        if flusher.marks() && (halt || spins.is_multiple_of(RESCAN)) {
+            let late = wait.mark_stopped();
+            wait.cpu.counters().flush_marks_late.add(late);
+        }
+        if halt {
+            flush_wait_halt(wait);
+        } else {
+            spins += 1;
+            hint.spin(wait.cpu);
+        }
+    }
+}
+
+/// Halts once, unless a target acknowledges before it can; the last handler kicks. See "Halting" in the ABI page.
+#[inline(never)]
+fn flush_wait_halt(wait: &mut Wait) {
+    let kick = &wait.cpu.page.kick.0;
+    let armed = wait.missing;
+    if armed == 0 {
+        return;
+    }
+    kick.remaining.store(armed, SeqCst);
+    for target in bits(armed) {
+        page(target).kick.0.waiters.fetch_or(wait.cpu.bit(), SeqCst);
+    }
+    // Handlers that had taken `waiters` already will not clear their bit, so it is cleared for them; if nothing is left
+    // then, nobody kicks.
+    let acknowledged = armed & !wait.look();
+    if kick.remaining.fetch_and(!acknowledged, SeqCst) & !acknowledged == 0 {
+        return;
+    }
+    let counters = wait.cpu.counters();
+    wait.cpu.phase(Phase::FlushHalt);
+    counters.guest_halts.add(1);
+    wait.cpu.call(Call::Halt, 0);
+    wait.cpu.phase(Phase::FlushSpin);
+    if wait.look() != 0 {
+        counters.early_wakes.add(1);
+    }
+}
+
+/// A flush that waits for acknowledgements.
+struct Wait {
+    cpu: Cpu,
+    generation: u64,
+    /// Targets that have neither acknowledged nor been marked.
+    missing: u64,
+    /// When the IPI was sent.
+    sent: u64,
+}
+
+impl Wait {
+    /// Drops the targets that have acknowledged; returns those left.
+    fn look(&mut self) -> u64 {
+        for target in bits(self.missing) {
+            if page(target).flush.0.flushed_gen.load(Acquire) >= self.generation {
+                self.missing &= !(1 << target);
+                self.cpu.results.ipi_delivery.record(rdtsc().saturating_sub(self.sent));
+            }
+        }
+        self.missing
+    }
+
+    /// Marks and drops the targets that do not run; returns how many.
+    fn mark_stopped(&mut self) -> u64 {
+        let before = self.missing;
+        for target in bits(before) {
+            if page(target).state.0.mark_flush() == Marked::Deferred {
+                self.missing &= !(1 << target);
+            }
+        }
+        let marked = u64::from((before & !self.missing).count_ones());
+        self.cpu.counters().flush_marks.add(marked);
+        marked
+    }
+}
+
+/// Tells the host about every full window of spinning, as a processor with pause-loop exiting would.
+pub(crate) struct SpinHint {
+    window: u64,
+    begin: u64,
+}
+
+impl SpinHint {
+    /// Begins a wait; window 0 never tells.
+    pub(crate) fn new(window: u64) -> Self {
+        Self { window, begin: if window == 0 { 0 } else { rdtsc() } }
+    }
+
+    /// One iteration of the wait.
+    pub(crate) fn spin(&mut self, cpu: Cpu) {
+        spin_loop();
+        if self.window != 0 && rdtsc() - self.begin >= self.window {
+            cpu.counters().spin_hints.add(1);
+            cpu.call(Call::SpinHint, 0);
+            self.begin = rdtsc();
+        }
+    }
+}

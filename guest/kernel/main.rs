@@ -1,0 +1,46 @@
+//! The guest kernel: ring 3 in Rust, ring 0 in a few assembly stubs. docs/guest-abi.md is its manual.
+//!
+//! Compiled by `guest/build.rs`, not by cargo: an ordinary Linux target without start files, linked to one fixed address.
+//!
+//! ```text
+//!   _start (stubs) ─► main ─► workload ─► window (map, unmap)  ─► flush (shootdown) ─► cpu (doorbell)
+//!                                     ├─► pool (frames)
+//!                                     └─► check (stale reads)
+//! ```
+#![no_std]
+#![no_main]
+#![deny(warnings, unsafe_op_in_unsafe_fn)]
+
+mod check;
+mod cpu;
+mod flush;
+mod memory;
+mod pool;
+mod stubs;
+mod window;
+mod workload;
+
+use core::panic::PanicInfo;
+
+use abi::call::Report;
+
+use crate::cpu::{Cpu, page, params, print};
+
+/// Every vCPU, from `_start`.
+pub(crate) extern "C" fn main(index: u32) -> ! {
+    workload::start(Cpu::new(index), params())
+}
+
+#[panic_handler]
+fn panic(info: &PanicInfo<'_>) -> ! {
+    let index: u32;
+    // SAFETY: `gs` is based at this vCPU's page from the first instruction on.
+    unsafe {
+        core::arch::asm!("mov {:e}, gs:[{}]", out(reg) index, const core::mem::offset_of!(abi::vcpu::VcpuPage, host.0.index),
+            options(nostack, preserves_flags, readonly));
+    }
+    debug_assert!(core::ptr::eq(page(index), Cpu::new(index).page));
+    let cpu = Cpu::new(index);
+    print(cpu, format_args!("{info}\n"));
+    cpu.stop(Report::Panic)
+}
