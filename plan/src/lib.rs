@@ -23,4 +23,4 @@ pub use cpulist::{CpuList, CpuListError};
 pub use engine::{Control, Engine, EngineError};
 pub use mode::{Axes, Flush, HostPolicy, Mode, ModeError, Spin};
 pub use record::{Failure, HistogramSummary, Placement, RunRecord, RunStatus, VmRecord};
-pub use run::{Inject, PlanError, RunPlan, Sched, Workload, WorkloadParams};
+pub use run::{Inject, PlanError, RunPlan, Sched, Workload, WorkloadParams, format_ns};

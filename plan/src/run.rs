@@ -115,19 +115,40 @@ pub enum PlanError {
         /// Largest allowed.
         max: u64,
     },
+    /// A time outside its range.
+    #[error("{flag} {} is out of range: it takes {} to {}", format_ns(*.value_ns), format_ns(*.min_ns), format_ns(*.max_ns))]
+    TimeRange {
+        /// The command line's name of the field.
+        flag: &'static str,
+        /// The time that was given.
+        value_ns: u64,
+        /// Shortest allowed.
+        min_ns: u64,
+        /// Longest allowed.
+        max_ns: u64,
+    },
     /// Nothing would be measured.
     #[error(
-        "--duration {duration_ms} ms is below the warm-up of {warmup_ms} ms: measure at least as long as you warm up"
+        "--duration {} is below the --warmup of {}: measure at least as long as you warm up",
+        format_ns(*.duration_ns), format_ns(*.warmup_ns)
     )]
     TooShort {
         /// Measured time.
-        duration_ms: u64,
+        duration_ns: u64,
         /// Unmeasured time.
-        warmup_ms: u64,
+        warmup_ns: u64,
     },
     /// The axes contradict each other.
     #[error(transparent)]
     Axes(#[from] ModeError),
+}
+
+/// A time in the largest unit that shows it whole: `3s`, `1500us`.
+#[must_use]
+pub fn format_ns(ns: u64) -> String {
+    let units = [(3_600_000_000_000, "h"), (1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| ns > 0 && ns.is_multiple_of(*unit)).unwrap_or((1, "ns"));
+    format!("{}{name}", ns / unit)
 }
 
 impl RunPlan {
@@ -145,29 +166,35 @@ impl RunPlan {
         let range = |flag, value: u64, min, max| {
             if (min..=max).contains(&value) { Ok(()) } else { Err(PlanError::Range { flag, value, min, max }) }
         };
+        let time_range = |flag, value_ns: u64, min_ns, max_ns| {
+            if (min_ns..=max_ns).contains(&value_ns) {
+                Ok(())
+            } else {
+                Err(PlanError::TimeRange { flag, value_ns, min_ns, max_ns })
+            }
+        };
         range("--vms", self.vms.into(), 1, Self::VMS_MAX.into())?;
         range("--vcpus", self.vcpus.into(), 1, Self::VCPUS_MAX.into())?;
         range("--gang-cpus", self.gang_cpus.into(), 1, 8192)?;
         range("--hz", self.hz.into(), 10, 10_000)?;
         range("--ple-window", self.ple_window_cycles, 1, 1 << 40)?;
         range("--spin-budget", self.spin_budget.into(), 0, 1 << 30)?;
-        range("--duration (ns)", self.duration_ns, 1_000_000, 24 * 3600 * S)?;
-        range("--warmup (ns)", self.warmup_ns, 0, 3600 * S)?;
-        for (flag, value) in [
-            ("--sched-latency (ns)", self.sched_latency_ns),
-            ("--sched-min-granularity (ns)", self.sched_min_granularity_ns),
-            ("--sched-wakeup-granularity (ns)", self.sched_wakeup_granularity_ns),
+        time_range("--duration", self.duration_ns, 1_000_000, 24 * 3600 * S)?;
+        time_range("--warmup", self.warmup_ns, 0, 3600 * S)?;
+        // The kernel's own bounds of these sysctls (kernel/sysctl.c, 3.4): 100 us to 1 s, wake-up granularity from 0.
+        for (flag, min_ns, value_ns) in [
+            ("--sched-latency", 100_000, self.sched_latency_ns),
+            ("--sched-min-granularity", 100_000, self.sched_min_granularity_ns),
+            ("--sched-wakeup-granularity", 0, self.sched_wakeup_granularity_ns),
         ] {
-            // The kernel's own bounds of these sysctls: 100 us to 1 s (wake-up granularity from 0).
-            range(flag, value.unwrap_or(100_000), if flag.contains("wakeup") { 0 } else { 100_000 }, S)?;
+            time_range(flag, value_ns.unwrap_or(S), min_ns, S)?;
         }
         range("--chunk-pages", self.params.chunk_pages.into(), 1, 1024)?;
         range("--search-passes", self.params.search_passes.into(), 0, 100_000)?;
         range("--flush-per-mille", self.params.flush_per_mille.into(), 0, 1000)?;
         range("--threads-per-vcpu", self.params.threads_per_vcpu.into(), 1, 16)?;
         if self.duration_ns < self.warmup_ns {
-            let (duration_ms, warmup_ms) = (self.duration_ns / 1_000_000, self.warmup_ns / 1_000_000);
-            return Err(PlanError::TooShort { duration_ms, warmup_ms });
+            return Err(PlanError::TooShort { duration_ns: self.duration_ns, warmup_ns: self.warmup_ns });
         }
         self.axes.validate()?;
         Ok(())

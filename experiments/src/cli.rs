@@ -1,0 +1,68 @@
+//! The command line. stdout is the result, stderr is everything else.
+
+mod list;
+mod run;
+mod run_args;
+
+use std::io::Write;
+
+use clap::{Parser, Subcommand};
+
+pub use run_args::{EngineChoice, Format, RUN_EXAMPLES, RunArgs};
+
+use crate::exit::{Error, Exit};
+
+/// Compare remedies for overcommitted SMP virtual machines
+#[derive(Debug, Parser)]
+#[command(name = "vmmlab", version, about, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 ok, 1 a run failed its checks, 2 usage, 4 cannot run on this host, \
+    70 fault of vmmlab, 130 interrupted")]
+pub struct Cli {
+    /// Colours
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "auto",
+        value_name = "auto|always|never",
+        hide_possible_values = true
+    )]
+    pub color: clap::ColorChoice,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run guests under one or several modes and compare them
+    Run(Box<RunArgs>),
+    /// List modes, workloads and the columns of the table
+    List,
+}
+
+/// Does what `cli` says. `arguments` are those of the process, without its name.
+///
+/// # Errors
+/// Whatever kept it from being done; the error knows its exit code.
+pub fn execute(cli: &Cli, arguments: &[String]) -> Result<Exit, Error> {
+    match cli.color {
+        clap::ColorChoice::Always => anstream::ColorChoice::Always.write_global(),
+        clap::ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
+        clap::ColorChoice::Auto => {}
+    }
+    match &cli.command {
+        Command::Run(args) => run::run(args, arguments),
+        Command::List => list::list(),
+    }
+}
+
+/// Prints a result. A reader that has seen enough (`| head`) is no error.
+fn print(text: &str) -> Result<(), Error> {
+    let mut out = anstream::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(Error::Stdout),
+    }
+}

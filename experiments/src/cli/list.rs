@@ -1,0 +1,53 @@
+//! `vmmlab list`: the names that other commands take.
+
+use std::fmt::Write;
+
+use plan::{Mode, Workload};
+
+use super::print;
+use crate::exit::{Error, Exit};
+use crate::table::LEGEND;
+
+pub(super) fn list() -> Result<Exit, Error> {
+    let mut page = String::from("Modes\n  name       host policy  flush      spin  vCPUs   what it does\n");
+    for mode in Mode::ALL {
+        let axes = mode.axes();
+        let vcpus = if axes.pin { "pinned" } else { "free" };
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            page,
+            "  {mode:<10} {:<12} {:<10} {:<5} {vcpus:<7} {}",
+            axes.host_policy,
+            axes.flush,
+            axes.spin,
+            about(*mode)
+        );
+    }
+    page.push_str("\nWorkloads\n");
+    for workload in Workload::ALL {
+        let text = match workload {
+            Workload::Ebizzy => "allocate a chunk, touch, copy, search, free it: one TLB flush a record",
+            Workload::Flush => "every vCPU flushes all others, nothing else",
+        };
+        let _ = writeln!(page, "  {workload:<10} {text}");
+    }
+    let _ = writeln!(page, "\nColumns of the table\n{LEGEND}");
+    print(&page)?;
+    Ok(Exit::Ok)
+}
+
+/// The idea of a mode in a few words.
+fn about(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Base => "what Linux does: IPI all, wait for all",
+        Mode::Pin => "base without migration",
+        Mode::GangNext => "run a VM's vCPUs together, as a hint (V1)",
+        Mode::Gang => "run a VM's vCPUs together (V2)",
+        Mode::Ple => "a spinning vCPU yields to a sibling",
+        Mode::GangPle => "gang and ple",
+        Mode::PvFlush => "flush sleepers on entry, halt for the rest",
+        Mode::HaltKick => "halt until the last one has flushed",
+        Mode::OnEnter => "flush sleepers on entry, wait for the rest",
+        Mode::Hypercall => "the host flushes",
+    }
+}

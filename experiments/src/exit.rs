@@ -1,0 +1,101 @@
+//! Every way in which `vmmlab` can end, and the exit code of each. The codes are an interface for scripts.
+
+use std::path::{Path, PathBuf};
+
+use plan::{EngineError, PlanError};
+
+/// Exit codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done.
+    Ok = 0,
+    /// A run failed its own checks: stale read, lost kick, injected fault caught, watchdog, guest crash.
+    Failed = 1,
+    /// The command line or a file asks for what cannot be.
+    Usage = 2,
+    /// This host cannot run it: no usable KVM.
+    Unsupported = 4,
+    /// A fault of vmmlab itself.
+    Internal = 70,
+    /// Stopped from outside.
+    Interrupted = 130,
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A request that cannot be met as it stands: flag, value, and what would be right.
+    #[error("{0}")]
+    Usage(String),
+    /// A plan outside its ranges.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// What the engine says.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The run directory cannot be made.
+    #[error("--out {}: cannot create it ({source}); name a new directory in a place that you may write to", .path.display())]
+    Out {
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A file cannot be read or written.
+    #[error("Cannot {verb} {}", .path.display())]
+    File {
+        /// `read` or `write`.
+        verb: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The result cannot be printed.
+    #[error("Cannot write the result to stdout")]
+    Stdout(#[source] std::io::Error),
+    /// Signals cannot be received.
+    #[error("Cannot watch for Ctrl-C")]
+    Signals(#[source] std::io::Error),
+}
+
+impl Error {
+    pub(crate) fn file(verb: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::File { verb, path: path.to_owned(), source }
+    }
+
+    /// The exit code of this error.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) | Self::Plan(_) | Self::Out { .. } | Self::Engine(EngineError::BadPlan(_)) => Exit::Usage,
+            Self::Engine(EngineError::Unsupported(_)) => Exit::Unsupported,
+            Self::Engine(EngineError::Internal { .. }) | Self::File { .. } | Self::Stdout(_) | Self::Signals(_) => {
+                Exit::Internal
+            }
+        }
+    }
+
+    /// The error and its causes in one line: each sentence once.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let sentence = error.to_string();
+            if !text.contains(&sentence) {
+                text.push_str(": ");
+                text.push_str(&sentence);
+            }
+            cause = error.source();
+        }
+        text
+    }
+}

@@ -1,0 +1,206 @@
+//! The table that `vmmlab run` prints: what was asked, how fast each mode was, why, and what to know when reading it.
+//!
+//! Order: failed runs first, because nothing below them may be believed before they are understood. Then the figures.
+//! The last line is the command that reproduces the page. At most 100 columns; colours repeat what words say.
+
+pub(crate) mod figure;
+pub(crate) mod grid;
+mod notes;
+mod why;
+
+use std::fmt::Write;
+
+use clap::builder::styling::{AnsiColor, Style};
+use plan::{RunPlan, RunStatus};
+
+pub use why::LEGEND;
+
+use crate::result::{ResultFile, RowSummary};
+use crate::stats::{self, BLOCKS_MIN};
+use grid::Column;
+
+const BOLD: Style = Style::new().bold();
+const ALARM: Style = AnsiColor::Red.on_default().bold();
+
+/// The whole page. Styles are escape codes that the caller's stream strips where they are not wanted.
+#[must_use]
+pub fn render(result: &ResultFile, where_to: &str) -> String {
+    let mut page = String::new();
+    failures(&mut page, result);
+    header(&mut page, result);
+    rates(&mut page, result);
+    mechanism(&mut page, result);
+    notes::notes(&mut page, result);
+    page.push('\n');
+    line(&mut page, "result", where_to);
+    line(&mut page, "again", &result.command);
+    page
+}
+
+/// One line, or more, behind a keyword.
+fn line(page: &mut String, key: &str, text: &str) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(page, "{}", grid::wrap(&format!("{key:<8} {text}"), 9));
+}
+
+fn failures(page: &mut String, result: &ResultFile) {
+    for run in result.runs.iter().filter(|run| run.status == RunStatus::Failed) {
+        for failure in &run.failures {
+            let text = format!("FAILED   {} block {}: {}: {}", run.mode, run.block, failure.check, failure.message);
+            let _ = writeln!(page, "{ALARM}{}{ALARM:#}", grid::wrap(&text, 9));
+        }
+    }
+    if result.runs.len() < result.experiment.plans.len() * result.experiment.blocks as usize
+        || result.runs.iter().any(|run| run.status == RunStatus::Partial)
+    {
+        let whole = result.runs.iter().filter(|run| run.status != RunStatus::Partial).count();
+        let planned = result.experiment.plans.len() * result.experiment.blocks as usize;
+        let text = format!("PARTIAL  stopped before its end: {whole} of {planned} runs are whole and are shown");
+        let _ = writeln!(page, "{ALARM}{text}{ALARM:#}");
+    }
+    if !page.is_empty() {
+        page.push('\n');
+    }
+}
+
+fn header(page: &mut String, result: &ResultFile) {
+    let Some(plan) = result.experiment.plans.first() else { return };
+    let plural = |n: u32, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+    let kvm = result.host.kvm.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
+    line(
+        page,
+        "run",
+        &format!(
+            "{} x {} on CPUs {}, {}, {}{kvm}, {} scheduler",
+            plural(plan.vms, "VM"),
+            plural(plan.vcpus, "vCPU"),
+            plan.pcpus,
+            plan.workload,
+            result.engine,
+            plan.sched
+        ),
+    );
+    let p = &plan.params;
+    line(
+        page,
+        "record",
+        &format!(
+            "{} of 4 KiB, {}, {} of 1000 end in a flush; {} a vCPU",
+            plural(p.chunk_pages, "page"),
+            plural(p.search_passes, "search pass").replace("passs", "passes"),
+            p.flush_per_mille,
+            plural(p.threads_per_vcpu, "thread"),
+        ),
+    );
+    line(page, "sysctls", &sysctls(plan, result));
+    line(
+        page,
+        "blocks",
+        &format!(
+            "{}; each boots every mode once and measures {} after {} of warm-up; seed {}",
+            result.experiment.blocks,
+            figure::setting(plan.duration_ns),
+            figure::setting(plan.warmup_ns),
+            result.seed
+        ),
+    );
+    page.push('\n');
+}
+
+/// The scheduler's settings as the engine says that they were in force, else as asked.
+fn sysctls(plan: &RunPlan, result: &ResultFile) -> String {
+    let in_force = |name: &str| result.runs.iter().find_map(|run| run.settings.get(name).copied());
+    let mut parts: Vec<String> = [
+        ("sched_latency", plan.sched_latency_ns),
+        ("sched_min_granularity", plan.sched_min_granularity_ns),
+        ("sched_wakeup_granularity", plan.sched_wakeup_granularity_ns),
+    ]
+    .into_iter()
+    .filter_map(|(name, asked)| {
+        let ns = in_force(&format!("{name}_ns")).or(asked)?;
+        Some(format!("{} {}", name.trim_start_matches("sched_"), figure::setting(ns)))
+    })
+    .collect();
+    parts.push(format!("hz {}", plan.hz));
+    let axes = || result.experiment.plans.iter().map(|plan| plan.axes);
+    if axes().any(|a| a.host_policy.is_gang()) {
+        parts.push(format!("gang_cpus {}", plan.gang_cpus));
+    }
+    if axes().any(|a| a.spin == plan::Spin::Ple) {
+        parts.push(format!("ple_window {}", plan.ple_window_cycles));
+    }
+    if axes().any(|a| a.spin == plan::Spin::Halt) {
+        parts.push(format!("spin_budget {}", plan.spin_budget));
+    }
+    parts.join(", ")
+}
+
+fn rates(page: &mut String, result: &ResultFile) {
+    let rows = &result.summary;
+    let axes = |f: fn(&plan::Axes) -> String| result.experiment.plans.iter().map(|p| f(&p.axes)).collect::<Vec<_>>();
+    let confidence = rows.iter().filter_map(|row| row.change.as_ref()?.confidence).fold(f64::INFINITY, f64::min);
+    let interval_head =
+        if confidence.is_finite() { format!("{:.1} % interval", confidence * 100.0) } else { "interval".into() };
+    let columns = vec![
+        Column::words("host policy", axes(|a| a.host_policy.to_string())),
+        Column::words("flush", axes(|a| a.flush.to_string())),
+        Column::words("spin", axes(|a| a.spin.to_string())),
+        Column::words("vCPUs", axes(|a| if a.pin { "pinned" } else { "free" }.into())),
+        Column::figures(["", "records/s"], rows.iter().map(|row| row.records_per_s.map(figure::rate))),
+        Column::figures(["", "change"], rows.iter().map(|row| change(row, result))),
+        Column::figures(["", interval_head.as_str()], rows.iter().map(interval)),
+    ];
+    push_grid(page, ["", "mode"], rows, columns);
+    let fewest = rows.iter().filter_map(|row| row.change.as_ref()).map(|change| change.blocks).min();
+    if let Some(blocks) = fewest.filter(|blocks| *blocks < BLOCKS_MIN) {
+        let text = format!(
+            "{blocks} complete block{} give no interval, so a change is a figure, not a finding; --blocks {BLOCKS_MIN} or more do",
+            if blocks == 1 { "" } else { "s" }
+        );
+        let _ = writeln!(page, "{}", grid::wrap(&format!("  {text}"), 2));
+    }
+}
+
+fn change(row: &RowSummary, result: &ResultFile) -> Option<String> {
+    if result.summary.len() < 2 {
+        return None;
+    }
+    if result.experiment.reference() == Some(row.mode.as_str()) {
+        return Some("reference".into());
+    }
+    row.change.as_ref().map(|change| format!("{} %", figure::signed(change.percent)))
+}
+
+fn interval(row: &RowSummary) -> Option<String> {
+    let [low, high] = row.change.as_ref()?.interval_percent?;
+    Some(format!("[{}, {}] %", figure::signed(low), figure::signed(high)))
+}
+
+fn mechanism(page: &mut String, result: &ResultFile) {
+    let rows = &result.summary;
+    let columns: Vec<Column> = why::COLUMNS
+        .iter()
+        .map(|column| {
+            let cells = rows.iter().map(|row| {
+                let values: Vec<f64> = result.good_runs(&row.mode).filter_map(column.value).collect();
+                stats::median(&values).map(column.show)
+            });
+            Column::figures(column.head, cells)
+        })
+        .collect();
+    if columns.iter().any(|column| column.cells.iter().any(|cell| cell != figure::MISSING)) {
+        page.push('\n');
+        push_grid(page, ["why", "mode"], rows, columns);
+    }
+}
+
+fn push_grid(page: &mut String, head: [&str; 2], rows: &[RowSummary], columns: Vec<Column>) {
+    let labels: Vec<&str> = rows.iter().map(|row| row.mode.as_str()).collect();
+    for (i, text) in grid::lines(head, &labels, columns).into_iter().enumerate() {
+        let _ = match (i, text.is_empty()) {
+            (0, true) => Ok(()),
+            (0 | 1, _) => writeln!(page, "{BOLD}{text}{BOLD:#}"),
+            _ => writeln!(page, "{text}"),
+        };
+    }
+}

@@ -1,0 +1,105 @@
+//! Columns of text, aligned, never wider than the page.
+
+use super::figure::MISSING;
+
+/// The page: reports are at most this many columns wide.
+pub(crate) const PAGE_COLUMNS: usize = 100;
+
+/// A label longer than this stands on a line of its own.
+const LABEL_COLUMNS: usize = 14;
+
+/// A column: two lines of heading, one cell a row.
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub(crate) head: [String; 2],
+    pub(crate) cells: Vec<String>,
+    pub(crate) left: bool,
+}
+
+impl Column {
+    /// Figures, aligned right; `None` is shown as missing.
+    pub(crate) fn figures(head: [&str; 2], cells: impl IntoIterator<Item = Option<String>>) -> Self {
+        let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(|| MISSING.into())).collect();
+        Self { head: head.map(str::to_owned), cells, left: false }
+    }
+
+    /// Words, aligned left.
+    pub(crate) fn words(head: &str, cells: impl IntoIterator<Item = String>) -> Self {
+        Self { head: [String::new(), head.into()], cells: cells.into_iter().collect(), left: true }
+    }
+
+    fn width(&self) -> usize {
+        self.head.iter().chain(&self.cells).map(|text| text.chars().count()).max().unwrap_or(0)
+    }
+}
+
+/// Lays out `columns` behind row labels; a column without any value is left out. The first two lines are the heading.
+pub(crate) fn lines(label_head: [&str; 2], labels: &[&str], columns: Vec<Column>) -> Vec<String> {
+    let columns: Vec<Column> = columns.into_iter().filter(|c| c.cells.iter().any(|cell| cell != MISSING)).collect();
+    let long = |label: &str| label.chars().count() > LABEL_COLUMNS;
+    let label_width = labels.iter().chain(&label_head).filter(|l| !long(l)).map(|l| l.len()).max().unwrap_or(0);
+    let widths: Vec<usize> = columns.iter().map(Column::width).collect();
+    let natural = label_width + widths.iter().sum::<usize>();
+    let gap = if natural + 2 * columns.len() + 2 > PAGE_COLUMNS { 1 } else { 2 };
+    let line = |label: &str, cells: &mut dyn Iterator<Item = &String>| {
+        let mut text = format!("  {label:label_width$}");
+        for ((cell, column), width) in cells.zip(&columns).zip(&widths) {
+            let cell = if column.left { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
+            text.push_str(&format!("{:gap$}{cell}", ""));
+        }
+        text.trim_end().to_owned()
+    };
+    let mut lines: Vec<String> = (0..2).map(|i| line(label_head[i], &mut columns.iter().map(|c| &c.head[i]))).collect();
+    for (row, label) in labels.iter().enumerate() {
+        let mut label = *label;
+        if long(label) {
+            lines.push(format!("  {label}"));
+            label = "";
+        }
+        lines.push(line(label, &mut columns.iter().map(|c| &c.cells[row])));
+    }
+    lines
+}
+
+/// Breaks `text` at spaces so that every line fits the page; the later ones are indented by `indent`.
+pub(crate) fn wrap(text: &str, indent: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().map_or(0, |line| line.chars().count());
+        if line > indent && line + 1 + word.chars().count() > PAGE_COLUMNS {
+            lines.push(" ".repeat(indent) + word);
+        } else if let Some(last) = lines.last_mut() {
+            if line > 0 {
+                last.push(' ');
+            }
+            last.push_str(word);
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_line_up_and_empty_columns_are_left_out() {
+        let columns = vec![
+            Column::figures(["", "a"], [Some("1".into()), None]),
+            Column::figures(["", "none"], [None, None]),
+            Column::figures(["two", "b"], [Some("100".into()), Some("2".into())]),
+        ];
+        let found = lines(["", "mode"], &["base", "gang+flush=pvflush"], columns);
+        assert_eq!(
+            found,
+            ["           two", "  mode  a    b", "  base  1  100", "  gang+flush=pvflush", "        -    2"]
+        );
+    }
+
+    #[test]
+    fn long_texts_are_broken_and_indented() {
+        let text = wrap(&"word ".repeat(40), 4);
+        assert!(text.lines().count() > 1 && text.lines().all(|line| line.chars().count() <= PAGE_COLUMNS));
+        assert!(text.lines().skip(1).all(|line| line.starts_with("    w")));
+    }
+}
