@@ -1,5 +1,7 @@
 //! The command line. stdout is the result, stderr is everything else.
 
+mod doctor;
+mod gang;
 mod list;
 mod run;
 mod run_args;
@@ -8,6 +10,8 @@ use std::io::Write;
 
 use clap::{Parser, Subcommand};
 
+pub use doctor::DoctorArgs;
+pub use gang::GangArgs;
 pub use run_args::{EngineChoice, Format, RUN_EXAMPLES, RunArgs};
 
 use crate::exit::{Error, Exit};
@@ -38,6 +42,10 @@ pub struct Cli {
 pub enum Command {
     /// Run guests under one or several modes and compare them
     Run(Box<RunArgs>),
+    /// Say what this host offers, and what will be missing (exit code 4 without a usable KVM)
+    Doctor(DoctorArgs),
+    /// Show or change which cgroups are gangs
+    Gang(GangArgs),
     /// List modes, workloads and the columns of the table
     List,
 }
@@ -54,6 +62,8 @@ pub fn execute(cli: &Cli, arguments: &[String]) -> Result<Exit, Error> {
     }
     match &cli.command {
         Command::Run(args) => run::run(args, arguments),
+        Command::Doctor(args) => doctor::doctor(args),
+        Command::Gang(args) => gang::gang(args),
         Command::List => list::list(),
     }
 }

@@ -40,6 +40,12 @@ pub enum Error {
     /// What the engine says.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// This host lacks what the command is about.
+    #[error("{0}")]
+    Unavailable(String),
+    /// What cgroups say.
+    #[error(transparent)]
+    Cgroup(#[from] vmm::cgroup::CgroupError),
     /// The run directory cannot be made.
     #[error("--out {}: cannot create it ({source}); name a new directory in a place that you may write to", .path.display())]
     Out {
@@ -76,7 +82,7 @@ impl Error {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::Plan(_) | Self::Out { .. } | Self::Engine(EngineError::BadPlan(_)) => Exit::Usage,
-            Self::Engine(EngineError::Unsupported(_)) => Exit::Unsupported,
+            Self::Engine(EngineError::Unsupported(_)) | Self::Unavailable(_) | Self::Cgroup(_) => Exit::Unsupported,
             Self::Engine(EngineError::Internal { .. }) | Self::File { .. } | Self::Stdout(_) | Self::Signals(_) => {
                 Exit::Internal
             }

@@ -49,13 +49,6 @@ impl Fingerprint {
     }
 }
 
-/// The CPUs that this process may use, ascending.
-#[must_use]
-pub fn allowed_cpus() -> Vec<u32> {
-    let set = rustix::thread::sched_getaffinity(None).unwrap_or_else(|_| rustix::thread::CpuSet::new());
-    (0u32..).zip(0..rustix::thread::CpuSet::MAX_CPU).filter(|(_, i)| set.is_set(*i)).map(|(cpu, _)| cpu).collect()
-}
-
 /// Every readable parameter of every module whose name starts with `kvm`.
 fn kvm_parameters(modules: &Path) -> BTreeMap<String, String> {
     let list = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten();

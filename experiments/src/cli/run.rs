@@ -4,20 +4,21 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use plan::{Control, Engine, EngineError, RunRecord, RunStatus, format_ns};
+use vmm::probe::allowed_cpus;
 
 use super::print;
 use super::run_args::{EngineChoice, Format, RunArgs};
 use crate::driver::{self, Context, Observer};
 use crate::exit::{Error, Exit};
 use crate::experiment::Experiment;
-use crate::host::{self, Fingerprint};
+use crate::host::Fingerprint;
 use crate::interrupt::Watch;
 use crate::store::Store;
 use crate::table;
 use crate::table::figure;
 
 pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
-    let experiment = args.experiment(&host::allowed_cpus())?;
+    let experiment = args.experiment(&allowed_cpus())?;
     let command = command(arguments, experiment.seed);
     if args.dry_run {
         print(&dry_run(&experiment, &command))?;

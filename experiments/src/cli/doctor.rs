@@ -1,0 +1,196 @@
+//! `vmmlab doctor`: what this host offers, and what will be missing. Looks, and leaves no trace.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use clap::Args;
+use plan::{CpuList, Mode};
+use rustix::process::{Resource, getrlimit};
+use serde::Serialize;
+use vmm::cgroup::RunCgroup;
+use vmm::probe::{self, Offer, Unusable, Virtualization};
+
+use super::{Format, print};
+use crate::exit::{Error, Exit};
+use crate::host::Fingerprint;
+use crate::table::grid;
+
+/// Descriptors that a run needs beside those of its vCPUs and VMs: the program's own.
+const FILES_BASE: u64 = 64;
+
+/// Descriptors of a vCPU: KVM's, and one to spare.
+const FILES_PER_VCPU: u64 = 2;
+
+/// Signals that a vCPU may have pending: its tick and its kick.
+const SIGNALS_PER_VCPU: u64 = 2;
+
+/// The load that the limits are held against: the main example, eight 8-vCPU guests.
+const VCPUS: u64 = 64;
+
+/// Options of `vmmlab doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// What is printed on stdout
+    #[arg(long, value_enum, value_name = "table|json", default_value = "table", hide_possible_values = true)]
+    format: Format,
+}
+
+/// How good a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// As it should be.
+    Ok,
+    /// It works, with something missing.
+    Limited,
+    /// It does not work.
+    Missing,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    topic: &'static str,
+    state: State,
+    text: String,
+}
+
+pub(super) fn doctor(args: &DoctorArgs) -> Result<Exit, Error> {
+    let probe = probe::probe();
+    let findings = [
+        host(),
+        cpus(&probe.cpus),
+        kvm(&probe.kvm),
+        ple(&probe.kvm),
+        cgroups(),
+        files(),
+        signals(),
+        noise(probe.cpus.len()),
+    ];
+    print(&match args.format {
+        Format::Table => page(&findings),
+        Format::Json => format!("{}\n", serde_json::to_string_pretty(&findings).unwrap_or_default()),
+    })?;
+    Ok(if probe.kvm.is_ok() { Exit::Ok } else { Exit::Unsupported })
+}
+
+fn page(findings: &[Finding]) -> String {
+    let mut page = String::new();
+    for finding in findings {
+        let state = match finding.state {
+            State::Ok => "ok",
+            State::Limited => "limited",
+            State::Missing => "MISSING",
+        };
+        let text = format!("{:<8} {state:<8} {}", finding.topic, finding.text);
+        // Writing to a String cannot fail.
+        let _ = writeln!(page, "{}", grid::wrap(&text, 18));
+    }
+    page
+}
+
+fn host() -> Finding {
+    let found = Fingerprint::read(Path::new("/"));
+    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".into());
+    let text = format!(
+        "{}, Linux {}, CPUs {} online",
+        or_unknown(found.cpu),
+        or_unknown(found.kernel),
+        or_unknown(found.cpus_online)
+    );
+    Finding { topic: "host", state: State::Ok, text }
+}
+
+fn cpus(allowed: &[u32]) -> Finding {
+    let list = CpuList::new(allowed.to_vec()).map_or_else(|| "none".into(), |list| list.to_string());
+    let (state, note) = match allowed.len() {
+        0 => (State::Missing, "; see taskset(1)"),
+        1 => (State::Limited, "; on one CPU no two vCPUs run at once: gangs and pinning mean nothing"),
+        2..8 => (State::Limited, "; a gang of 8 vCPUs cannot run at once, see --vcpus and --gang-cpus"),
+        _ => (State::Ok, ""),
+    };
+    Finding { topic: "CPUs", state, text: format!("this process may use {list}{note}") }
+}
+
+fn kvm(kvm: &Result<Offer, Unusable>) -> Finding {
+    let (state, text) = match kvm {
+        Err(reason) => (State::Missing, format!("{reason}; no guest can run here")),
+        Ok(offer) => {
+            let kind = match offer.virtualization {
+                Virtualization::Vmx | Virtualization::Svm => "the processor runs guests",
+                Virtualization::Pvm => {
+                    "guest ring 3 runs natively, ring 0 is emulated: exits and interrupts cost more than on VMX or SVM"
+                }
+                Virtualization::Unknown => "its kind cannot be told",
+            };
+            let missing: String = offer.missing_useful.iter().map(|what| format!("; without {what}")).collect();
+            let state = match offer.virtualization {
+                Virtualization::Vmx | Virtualization::Svm if missing.is_empty() => State::Ok,
+                _ => State::Limited,
+            };
+            let (virt, most) = (offer.virtualization, offer.vcpus_max);
+            (state, format!("/dev/kvm is usable, {virt}: {kind}; up to {most} vCPUs a VM{missing}"))
+        }
+    };
+    Finding { topic: "KVM", state, text }
+}
+
+fn ple(kvm: &Result<Offer, Unusable>) -> Finding {
+    let text = match kvm {
+        Err(_) => return Finding { topic: "PLE", state: State::Missing, text: "needs KVM".into() },
+        Ok(offer) if offer.has_ple() => {
+            let parameters: Vec<_> = offer.ple.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let text = format!("pause-loop exits: {}; every mode but {} has them too", parameters.join(" "), Mode::Ple);
+            return Finding { topic: "PLE", state: State::Ok, text };
+        }
+        Ok(_) => format!("no pause-loop exits; mode {} has the guest tell the host of its spinning instead", Mode::Ple),
+    };
+    Finding { topic: "PLE", state: State::Limited, text }
+}
+
+/// Makes a run's cgroups and removes them: the only sure answer.
+fn cgroups() -> Finding {
+    let (state, text) = match RunCgroup::create(None, 1, true) {
+        Ok(made) => {
+            let home = made.path().parent().unwrap_or(made.path()).display().to_string();
+            (State::Ok, format!("gangs are threaded cgroups below {home}, flag user.cpu.gang"))
+        }
+        Err(error) => {
+            let reason = Error::Cgroup(error).chain();
+            (State::Limited, format!("{reason}; VMs are the gangs then, or name a delegated directory by --cgroup"))
+        }
+    };
+    Finding { topic: "cgroups", state, text }
+}
+
+fn limit(topic: &'static str, what: &str, ulimit: &str, resource: Resource, need: u64) -> Finding {
+    let current = getrlimit(resource).current;
+    let enough = current.is_none_or(|current| current >= need);
+    let shown = current.map_or_else(|| "unlimited".into(), |n| n.to_string());
+    let advice = if enough { String::new() } else { format!("; ulimit -{ulimit} raises it") };
+    let text = format!("{shown} {what}; 8 VMs x 8 vCPUs need about {need}{advice}");
+    Finding { topic, state: if enough { State::Ok } else { State::Limited }, text }
+}
+
+fn files() -> Finding {
+    limit("files", "open files", "n", Resource::Nofile, FILES_BASE + VCPUS * FILES_PER_VCPU)
+}
+
+fn signals() -> Finding {
+    limit("signals", "pending signals", "i", Resource::Sigpending, VCPUS * SIGNALS_PER_VCPU)
+}
+
+/// What else wants the CPUs now.
+fn noise(cpus: usize) -> Finding {
+    let load = fs::read_to_string("/proc/loadavg")
+        .ok()
+        .and_then(|text| text.split(' ').next().and_then(|first| first.parse::<f64>().ok()));
+    let (state, text) = match load {
+        Some(load) if load > 0.5 => {
+            (State::Limited, format!("load {load:.1} on {cpus} CPUs: others take their share, intervals will be wide"))
+        }
+        Some(load) => (State::Ok, format!("load {load:.1} on {cpus} CPUs")),
+        None => (State::Limited, "unknown".into()),
+    };
+    Finding { topic: "noise", state, text }
+}
