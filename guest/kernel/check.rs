@@ -34,12 +34,11 @@ impl Checker {
         Self { cpu, geometry, entries: [Entry { tag: 0, epoch: 0, stamp: Stamp(0) }; ENTRIES] }
     }
 
-    /// Reads the same page of `count` slots, each through both TLBs; `where_from` picks page and first slot.
-    pub(crate) fn peek(&mut self, where_from: u64, count: u32) {
+    /// Reads the same page of `count` slots from `first` on, each through both TLBs.
+    pub(crate) fn peek(&mut self, first: u64, count: u32) {
         let slots = self.geometry.slots();
-        let page = (where_from >> 32) as u32 % self.geometry.chunk_pages();
-        let first = (where_from & 0xffff) as u32;
-        for number in (first..first + count.min(slots)).map(|number| number % slots) {
+        let page = (first >> 32) as u32 % self.geometry.chunk_pages();
+        for number in (0..count).map(|n| (first as u32).wrapping_add(n) % slots) {
             let slot = Slot::new(self.geometry, number);
             self.read_real(slot, page);
             self.read_soft(slot, page);

@@ -147,12 +147,14 @@ fn flush_wait_halt(wait: &mut Wait) {
     if armed == 0 {
         return;
     }
-    kick.arm(armed);
+    kick.remaining.store(armed, SeqCst);
     for target in bits(armed) {
-        page(target).kick.0.register(wait.cpu.index);
+        page(target).kick.0.waiters.fetch_or(wait.cpu.bit(), SeqCst);
     }
+    // Handlers that had taken `waiters` already will not clear their bit, so it is cleared for them; if nothing is left
+    // then, nobody kicks.
     let acknowledged = armed & !wait.look();
-    if !kick.disarm(acknowledged) {
+    if kick.remaining.fetch_and(!acknowledged, SeqCst) & !acknowledged == 0 {
         return;
     }
     let counters = wait.cpu.counters();

@@ -58,9 +58,12 @@ pub struct Image<'a> {
     pub elf: &'a [u8],
     /// Its header, checked.
     pub header: ImageHeader,
-    /// For tests: bytes that replace the code from the entry on.
-    pub replace_entry: Option<&'a [u8]>,
+    /// For tests: code that runs instead, at [`CODE`].
+    pub code: Option<&'a [u8]>,
 }
+
+/// Where code that replaces the kernel's stands: the last page of the image's area, which the kernel does not reach.
+pub const CODE: u64 = layout::STACKS - layout::PAGE_SIZE;
 
 /// A VM that can run.
 #[derive(Debug)]
@@ -90,7 +93,8 @@ pub fn boot(kvm: &KvmDevice, image: &Image<'_>, params: &Params, lost_flush: boo
         .map(|vcpu| {
             let fd = create_vcpu(&vm, vcpu)?;
             set_cpuid(&fd, cpuid.clone(), vcpu)?;
-            set_registers(&fd, &guest::boot::start(&image.header, vcpu))?;
+            let start = guest::boot::start(&image.header, vcpu);
+            set_registers(&fd, &Start { rip: image.code.map_or(start.rip, |_| CODE), ..start })?;
             Ok(fd)
         })
         .collect::<Result<Vec<_>, BootError>>()?;
@@ -112,8 +116,8 @@ fn no_geometry(params: &Params) -> BootError {
 
 fn load_image(memory: &GuestMemory, image: &Image<'_>) -> Result<(), BootError> {
     Elf::load(memory.mmap(), None, &mut Cursor::new(image.elf), None)?;
-    if let Some(code) = image.replace_entry {
-        memory.write(image.header.entry, code)?;
+    if let Some(code) = image.code {
+        memory.write(CODE, code)?;
     }
     Ok(())
 }

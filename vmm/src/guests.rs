@@ -14,7 +14,7 @@ use crate::latch::KickLatch;
 use crate::memory::{GuestMemory, MemoryError};
 use crate::sched::{PreemptNotifier, SchedOut, VcpuIndex, VcpuSched};
 use crate::stats::Counters;
-use crate::sync::{Arc, AtomicBool, AtomicU64};
+use crate::sync::{Arc, AtomicBool, AtomicU32};
 use crate::vectors::PendingVectors;
 
 /// What the threads of a run share about one vCPU, besides its kick cell.
@@ -29,9 +29,7 @@ pub struct VcpuShared {
     /// True while its thread is inside the scheduler's `halt`.
     pub halted: AtomicBool,
     /// Kernel thread id of its thread; 0 before it starts.
-    pub tid: AtomicU64,
-    /// CLOCK_MONOTONIC ns at which a timed block ends; 0 = none.
-    pub io_until_ns: AtomicU64,
+    pub tid: AtomicU32,
 }
 
 /// One VM.

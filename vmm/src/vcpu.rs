@@ -34,7 +34,8 @@ use crate::interrupt::inject;
 use crate::kick::{Bound, KickCell, Reason, monotonic_ns};
 use crate::leave::Leave;
 use crate::outbox::{Ended, Message, Outbox};
-use crate::sched::{Permit, VcpuIndex, VcpuSched, VcpuThread};
+use crate::sched::{Permit, VcpuIndex, VcpuThread};
+use crate::scheduler::{Scheduler, bind_self};
 use crate::stats::{Counter, PhaseCell, ThreadStats};
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock};
 use crate::tick::TickTimer;
@@ -43,6 +44,8 @@ use crate::vectors::Injection;
 /// How long an initiator in FlushOnEnter spins for a target to leave guest mode before it gives its host CPU away: a
 /// kick takes 22 us at the median and 43 us at p99 where this was written.
 const LEAVE_SPINS: u32 = 2_000;
+/// Console calls of one vCPU that are printed: a guest prints when it panics.
+const PRINTS_MAX: u32 = 100;
 
 /// Opened once, when every thread is ready.
 #[derive(Debug, Default)]
@@ -81,7 +84,7 @@ pub struct RunShared {
     /// The VMs.
     pub guests: Arc<Guests>,
     /// Who lets vCPUs run.
-    pub sched: Box<dyn VcpuSched>,
+    pub sched: Scheduler,
     /// Whether to record.
     pub phase: PhaseCell,
     /// Nobody enters before it opens.
@@ -98,15 +101,19 @@ impl RunShared {
     /// Makes every thread leave.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
-        self.sched.stop();
+        self.sched.vcpu_sched().stop();
         self.gate.open();
     }
 }
 
-/// The body of a vCPU thread. Whatever happens inside, its last act is to say how it ended.
-pub fn thread_main(shared: &RunShared, index: VcpuIndex, mut fd: VcpuFd, outbox: &Outbox) {
+/// The body of a vCPU thread, on the CPUs of `affinity` unless the scheduler chooses them. Whatever happens inside, its
+/// last act is to say how it ended.
+pub fn thread_main(shared: &RunShared, index: VcpuIndex, mut fd: VcpuFd, affinity: Option<&[u32]>, outbox: &Outbox) {
     let mut stats = ThreadStats::default();
-    let result = catch_unwind(AssertUnwindSafe(|| attached(shared, index, &mut fd, outbox, &mut stats)));
+    let result = catch_unwind(AssertUnwindSafe(|| match affinity.map_or(Ok(()), bind_self) {
+        Ok(()) => attached(shared, index, &mut fd, outbox, &mut stats),
+        Err(error) => Leave::host("sched_setaffinity", &error),
+    }));
     let why = result.unwrap_or_else(|payload| Leave::panicked(payload.as_ref()));
     // The registers of a vCPU that no one runs any more; a failure here only costs the message its RIP.
     let rip = fd.get_regs().ok().map(|regs| regs.rip);
@@ -118,11 +125,11 @@ fn attached(shared: &RunShared, index: VcpuIndex, fd: &mut VcpuFd, outbox: &Outb
     let (vm, number) = shared.guests.locate(index);
     let cell = shared.guests.cell(index);
     let own = &vm.vcpus[number as usize];
-    own.tid.store(u64::from(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()), Ordering::Release);
+    own.tid.store(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs(), Ordering::Release);
     // SAFETY: the byte is in the kvm_run page of `fd`, which this function borrows exclusively and which thread_main
     // unmaps after `bound` is gone; only this thread runs the vCPU. Unsafe because the signal handler writes there.
     let bound = unsafe { Bound::new(cell, &raw mut fd.get_kvm_run().immediate_exit) };
-    let thread = match shared.sched.attach(index, &bound) {
+    let thread = match shared.sched.vcpu_sched().attach(index, &bound) {
         Ok(thread) => thread,
         Err(error) => return Leave::host("attaching to the scheduler", &error),
     };
@@ -136,7 +143,25 @@ fn attached(shared: &RunShared, index: VcpuIndex, fd: &mut VcpuFd, outbox: &Outb
         sampler.arm(monotonic_ns() + period);
     }
     let page = vm.page(number);
-    Vcpu { shared, vm, number, index, own, page, cell, fd, bound: &bound, thread, sampler, outbox, stats }.run()
+    Vcpu {
+        shared,
+        vm,
+        number,
+        index,
+        own,
+        page,
+        cell,
+        fd,
+        bound: &bound,
+        thread,
+        sampler,
+        outbox,
+        stats,
+        online: false,
+        done: false,
+        prints_left: PRINTS_MAX,
+    }
+    .run()
 }
 
 /// Where the loop is.
@@ -164,6 +189,9 @@ struct Vcpu<'a> {
     sampler: Option<TickTimer<'a>>,
     outbox: &'a Outbox,
     stats: &'a mut ThreadStats,
+    online: bool,
+    done: bool,
+    prints_left: u32,
 }
 
 impl Vcpu<'_> {
@@ -285,15 +313,12 @@ impl Vcpu<'_> {
             Doorbell::Halt => return State::Halt { until_ns: None },
             Doorbell::KickCpu(vcpu) => {
                 let target = self.sibling(vcpu);
-                self.shared.guests.kick(self.shared.sched.as_ref(), target, self.index);
+                self.shared.guests.kick(self.shared.sched.vcpu_sched(), target, self.index);
             }
             Doorbell::SpinHint => self.thread.spin(),
             Doorbell::FlushOnEnter(targets) => self.flush_on_enter(targets),
             Doorbell::Io(time) => return self.begin_io(time),
-            Doorbell::Console(len) => {
-                let text = self.page.console_text(len).collect();
-                self.outbox.send(Message::Console { vm: self.vm.number, text });
-            }
+            Doorbell::Console(len) => self.print(len),
             Doorbell::Report(report) => return self.report(report),
         }
         State::Ask
@@ -307,7 +332,7 @@ impl Vcpu<'_> {
     fn send_ipi(&self, targets: VcpuSet) {
         self.own.counters.add(Counter::IpiTargets, targets.len().into());
         for vcpu in targets.iter() {
-            let sched = self.shared.sched.as_ref();
+            let sched = self.shared.sched.vcpu_sched();
             if !self.shared.guests.raise(sched, self.sibling(vcpu), FLUSH_VECTOR, self.index) {
                 self.count(Counter::IpisMerged);
             }
@@ -368,11 +393,24 @@ impl Vcpu<'_> {
         State::Ask
     }
 
-    fn report(&self, report: Report) -> State {
+    /// Sends the text to the console, unless the guest has printed more than a guest has to say.
+    fn print(&mut self, len: u32) {
+        if self.prints_left > 0 {
+            self.prints_left -= 1;
+            let text = self.page.console_text(len).collect();
+            self.outbox.send(Message::Console { vm: self.vm.number, text });
+        }
+    }
+
+    /// The first `Online` and the first `Done` of a vCPU are news; a repetition is not.
+    fn report(&mut self, report: Report) -> State {
         let exception = &self.page.exception.0;
         match report {
-            Report::Online => self.outbox.send(Message::Online { index: self.index, at_ns: monotonic_ns() }),
-            Report::Done => self.outbox.send(Message::Done),
+            Report::Online if !std::mem::replace(&mut self.online, true) => {
+                self.outbox.send(Message::Online { index: self.index, at_ns: monotonic_ns() });
+            }
+            Report::Done if !std::mem::replace(&mut self.done, true) => self.outbox.send(Message::Done),
+            Report::Online | Report::Done => {}
             Report::Panic => return State::Leave(Leave::GuestPanic),
             Report::BadParams => return State::Leave(Leave::BadParams),
             Report::Exception => {

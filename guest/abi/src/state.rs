@@ -213,7 +213,7 @@ mod tests {
     }
 }
 
-/// Run with `LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS="--cfg loom" cargo test -p abi --release model`.
+/// Run with `RUSTFLAGS="--cfg loom" cargo test -p abi --release`.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;

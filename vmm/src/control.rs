@@ -1,0 +1,344 @@
+//! The control loop of a run: one thread that waits for timers and for the VMs' bells, and leads the run through its
+//! stages.
+//!
+//! ```text
+//!   Starting ──all online──► Warmup ──time──► Measure ──time──► Stopping ──all ended──► Ended
+//!       │                      │                 │                 │
+//!       └──── a thread failed, the watchdog bit, or the caller aborts ──► Stopping
+//!                                                                  └─ threads that do not leave are given up
+//! ```
+//! Every event (a bell, the alarm, the pulse) leads to the same [`Conductor::advance`], which looks at everything there
+//! is to see. So no event can be missed for good: the next pulse, at most [`PULSE`] later, sees what it left.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use crossbeam::channel::Receiver;
+use event_manager::{EventManager, EventOps, EventSet, Events, MutEventSubscriber, SubscriberOps};
+use plan::{Control, CpuList, Failure};
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::console::Console;
+use crate::kick::monotonic_ns;
+use crate::leave::Leave;
+use crate::outbox::{Ended, Message};
+use crate::sched::VcpuIndex;
+use crate::snapshot::Snapshot;
+use crate::stats::Phase;
+use crate::sync::Arc;
+use crate::timer::Timer;
+use crate::vcpu::RunShared;
+use crate::watchdog::Watchdog;
+
+/// Longest time between two looks at the caller's abort flag and at the guests' progress.
+const PULSE: Duration = Duration::from_millis(20);
+/// How long a thread may take to leave `KVM_RUN` after it was asked to. A kick takes microseconds; a host that starves
+/// the thread for longer is a failure worth a message.
+const LEAVE_LIMIT_NS: u64 = 10_000_000_000;
+
+/// How long the stages last.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// From the last vCPU online until the measured time begins.
+    pub warmup_ns: u64,
+    /// The measured time.
+    pub measure_ns: u64,
+    /// Longest time without any progress of a VM, and for all its vCPUs to come online.
+    pub watchdog_ns: u64,
+}
+
+/// What a run's control loop has seen.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Both ends of the measured time; absent if the run did not get there.
+    pub window: Option<(Snapshot, Snapshot)>,
+    /// The very end.
+    pub end: Option<Snapshot>,
+    /// CLOCK_MONOTONIC ns at which the last vCPU came online, if all did.
+    pub all_online_ns: Option<u64>,
+    /// Last words by vCPU index; `None`: the thread was given up.
+    pub ended: Vec<Option<Ended>>,
+    /// Failures, except those in the last words.
+    pub failures: Vec<Failure>,
+    /// VMs that the watchdog found without progress.
+    pub stuck: Vec<u32>,
+    /// The caller aborted.
+    pub aborted: bool,
+    /// Every vCPU reached its record limit.
+    pub all_done: bool,
+    /// The last console lines of each VM.
+    pub console_tails: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Starting { until_ns: u64 },
+    Warmup { until_ns: u64 },
+    Measure { until_ns: u64 },
+    Stopping { until_ns: u64 },
+    Ended,
+}
+
+impl Stage {
+    const fn until_ns(self) -> Option<u64> {
+        match self {
+            Self::Starting { until_ns }
+            | Self::Warmup { until_ns }
+            | Self::Measure { until_ns }
+            | Self::Stopping { until_ns } => Some(until_ns),
+            Self::Ended => None,
+        }
+    }
+}
+
+/// Leads one run.
+#[derive(Debug)]
+pub struct Conductor {
+    shared: Arc<RunShared>,
+    cpus: CpuList,
+    control: Control,
+    times: Times,
+    inbox: Receiver<Message>,
+    bells: Vec<Arc<EventFd>>,
+    alarm: Timer,
+    pulse: Timer,
+    stage: Stage,
+    wakes: BinaryHeap<Reverse<(u64, VcpuIndex)>>,
+    watchdog: Watchdog,
+    consoles: Vec<Console>,
+    ready: usize,
+    online: Vec<bool>,
+    done: usize,
+    began: Option<Snapshot>,
+    outcome: Outcome,
+    init_error: Option<event_manager::Error>,
+}
+
+/// Why there is no control loop.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// A timer.
+    #[error("a timer of the control loop cannot be made")]
+    Timer(#[source] rustix::io::Errno),
+    /// The event loop.
+    #[error("the event loop failed")]
+    Events(#[source] event_manager::Error),
+}
+
+impl Conductor {
+    /// Ready to lead the run whose threads send to `inbox` and ring `bells` (one a VM).
+    ///
+    /// # Errors
+    /// When the system refuses a timer.
+    pub fn new(
+        shared: Arc<RunShared>,
+        cpus: CpuList,
+        control: Control,
+        times: Times,
+        inbox: Receiver<Message>,
+        bells: Vec<Arc<EventFd>>,
+    ) -> Result<Self, ControlError> {
+        let vcpus = shared.guests.len();
+        Ok(Self {
+            cpus,
+            control,
+            times,
+            inbox,
+            alarm: Timer::new().map_err(ControlError::Timer)?,
+            pulse: Timer::new().map_err(ControlError::Timer)?,
+            stage: Stage::Starting { until_ns: monotonic_ns() + times.watchdog_ns },
+            wakes: BinaryHeap::new(),
+            watchdog: Watchdog::new(&shared.guests, times.watchdog_ns),
+            consoles: (0u32..).map(Console::new).take(bells.len()).collect(),
+            bells,
+            ready: 0,
+            online: vec![false; vcpus],
+            done: 0,
+            began: None,
+            outcome: Outcome { ended: (0..vcpus).map(|_| None).collect(), ..Outcome::default() },
+            init_error: None,
+            shared,
+        })
+    }
+
+    /// Leads the run to its end. However it ends, all threads have been asked to leave, and all that could have.
+    ///
+    /// # Errors
+    /// When the event loop itself fails; the threads have been stopped then too.
+    pub fn lead(self) -> Result<Outcome, ControlError> {
+        let shared = Arc::clone(&self.shared);
+        self.lead_inner().inspect_err(|_| shared.stop())
+    }
+
+    fn lead_inner(self) -> Result<Outcome, ControlError> {
+        self.pulse.every(PULSE).map_err(ControlError::Timer)?;
+        let mut manager = EventManager::new().map_err(ControlError::Events)?;
+        let id = manager.add_subscriber(self);
+        loop {
+            manager.run().map_err(ControlError::Events)?;
+            let conductor = manager.subscriber_mut(id).map_err(ControlError::Events)?;
+            if let Some(error) = conductor.init_error.take() {
+                return Err(ControlError::Events(error));
+            }
+            if conductor.stage == Stage::Ended {
+                let mut conductor = manager.remove_subscriber(id).map_err(ControlError::Events)?;
+                conductor.outcome.console_tails = conductor.consoles.iter().map(Console::tail).collect();
+                return Ok(conductor.outcome);
+            }
+        }
+    }
+
+    fn advance(&mut self) {
+        while let Ok(message) = self.inbox.try_recv() {
+            self.receive(message);
+        }
+        let now_ns = monotonic_ns();
+        self.wake_due(now_ns);
+        if self.control.aborted() && !self.is_stopping() {
+            self.outcome.aborted = true;
+            self.stop(now_ns);
+        }
+        self.watch(now_ns);
+        self.step(now_ns);
+        self.set_alarm();
+    }
+
+    fn is_stopping(&self) -> bool {
+        matches!(self.stage, Stage::Stopping { .. } | Stage::Ended)
+    }
+
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::Ready => {
+                self.ready += 1;
+                if self.ready == self.online.len() {
+                    self.shared.gate.open();
+                }
+            }
+            Message::Online { index, at_ns } => {
+                self.online[index.index()] = true;
+                if self.online.iter().all(|online| *online) {
+                    let latest = self.outcome.all_online_ns.unwrap_or(0).max(at_ns);
+                    self.outcome.all_online_ns = Some(latest);
+                }
+            }
+            Message::Done => {
+                self.done += 1;
+                self.outcome.all_done = self.done == self.online.len();
+            }
+            Message::Console { vm, text } => self.consoles[vm as usize].print(&text),
+            Message::WakeAt { index, at_ns } => self.wakes.push(Reverse((at_ns, index))),
+            Message::Ended(ended) => {
+                // One that leaves before it is asked to has failed: the others would wait for it for ever.
+                if ended.why != Leave::Stopped && !self.is_stopping() {
+                    self.stop(monotonic_ns());
+                }
+                let slot = ended.index.index();
+                self.outcome.ended[slot] = Some(*ended);
+            }
+        }
+    }
+
+    /// Ends the timed blocks whose time has come.
+    fn wake_due(&mut self, now_ns: u64) {
+        while let Some(Reverse((at_ns, index))) = self.wakes.peek().copied()
+            && at_ns <= now_ns
+        {
+            self.wakes.pop();
+            self.shared.sched.vcpu_sched().wake(index, None);
+        }
+    }
+
+    fn watch(&mut self, now_ns: u64) {
+        if self.is_stopping() {
+            return;
+        }
+        self.outcome.stuck = self.watchdog.stuck(&self.shared.guests, now_ns);
+        let lost = self.watchdog.lost_kicks(&self.shared.guests, now_ns);
+        if !self.outcome.stuck.is_empty() || !lost.is_empty() {
+            self.outcome.failures.extend(lost);
+            self.stop(now_ns);
+        }
+    }
+
+    /// From stage to stage; a stage ends by its time or by what it waits for.
+    fn step(&mut self, now_ns: u64) {
+        let due = self.stage.until_ns().is_some_and(|until| now_ns >= until);
+        match self.stage {
+            Stage::Starting { .. } if self.outcome.all_online_ns.is_some() => {
+                self.stage = Stage::Warmup { until_ns: now_ns + self.times.warmup_ns };
+            }
+            Stage::Starting { .. } if due => {
+                let late = self.online.iter().zip(self.shared.guests.indices()).filter(|(online, _)| !**online);
+                let mut vms: Vec<_> = late.map(|(_, index)| self.shared.guests.locate(index).0.number).collect();
+                vms.dedup();
+                self.outcome.stuck = vms;
+                self.stop(now_ns);
+            }
+            Stage::Warmup { .. } if due => {
+                self.phase(Phase::Measure);
+                self.began = Some(self.snapshot());
+                self.stage = Stage::Measure { until_ns: now_ns + self.times.measure_ns };
+            }
+            Stage::Measure { .. } if due || self.outcome.all_done => self.stop(now_ns),
+            Stage::Stopping { .. } if self.outcome.ended.iter().all(Option::is_some) || due => {
+                // Threads that are still inside are reported by their missing last words.
+                self.stage = Stage::Ended;
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the measured time, if it had begun, and asks all threads to leave.
+    fn stop(&mut self, now_ns: u64) {
+        let end = self.snapshot();
+        self.phase(Phase::Done);
+        self.outcome.window = self.began.take().map(|began| (began, end.clone()));
+        self.outcome.end = Some(end);
+        self.shared.stop();
+        self.stage = Stage::Stopping { until_ns: now_ns + LEAVE_LIMIT_NS };
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot::take(&self.shared.guests, &self.shared.sched, &self.cpus)
+    }
+
+    fn phase(&self, phase: Phase) {
+        self.shared.phase.set(phase);
+    }
+
+    fn set_alarm(&self) {
+        let wake = self.wakes.peek().map(|Reverse((at_ns, _))| *at_ns);
+        let next = [wake, self.stage.until_ns()].into_iter().flatten().min();
+        if let Some(at_ns) = next {
+            // A timer that was made can be set; should it not ring, the pulse is late by at most its period.
+            let _ = self.alarm.at(at_ns);
+        }
+    }
+}
+
+impl MutEventSubscriber for Conductor {
+    fn init(&mut self, ops: &mut EventOps) {
+        let timers = [self.alarm.as_raw_fd(), self.pulse.as_raw_fd()];
+        let sources = timers.into_iter().chain(self.bells.iter().map(|bell| bell.as_raw_fd()));
+        for fd in sources {
+            if let Err(error) = ops.add(Events::new_raw(fd, EventSet::IN)) {
+                self.init_error.get_or_insert(error);
+            }
+        }
+    }
+
+    fn process(&mut self, events: Events, _ops: &mut EventOps) {
+        // None of these reads can block, and what they count does not matter.
+        if events.fd() == self.alarm.as_raw_fd() {
+            self.alarm.acknowledge();
+        } else if events.fd() == self.pulse.as_raw_fd() {
+            self.pulse.acknowledge();
+        } else if let Some(bell) = self.bells.iter().find(|bell| bell.as_raw_fd() == events.fd()) {
+            let _ = bell.read();
+        }
+        self.advance();
+    }
+}

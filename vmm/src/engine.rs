@@ -1,0 +1,229 @@
+//! The engine: one plan, from the first `KVM_CREATE_VM` to the record.
+//!
+//! ```text
+//!   check the plan against the host ─► boot all VMs ─► start the threads ─► Conductor::lead ─► join ─► record
+//! ```
+//! The calling thread becomes the control loop. Nothing survives a run: threads are joined, VMs closed, memory
+//! unmapped. The one exception is a thread that does not leave `KVM_RUN` when it is asked to; it keeps its VM, and the
+//! record says so.
+
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use abi::params::{Flush as GuestFlush, Params, Workload as GuestWorkload};
+use crossbeam::channel::{Sender, unbounded};
+use kvm_ioctls::{Kvm as KvmDevice, VcpuFd};
+use plan::{Control, Engine, EngineError, Flush, Inject, RunPlan, RunRecord, Sched, Spin, Workload};
+use vmm_sys_util::eventfd::EventFd;
+
+use crate::boot::{Image, boot};
+use crate::control::{Conductor, Times};
+use crate::guests::{Guests, Vm};
+use crate::kick::{install_handler, monotonic_ns};
+use crate::outbox::{Message, Outbox};
+use crate::probe::{allowed_cpus, open_kvm};
+use crate::record::{Made, record};
+use crate::sched::VcpuIndex;
+use crate::scheduler::{Scheduler, host_affinity};
+use crate::stats::PhaseCell;
+use crate::sync::{Arc, AtomicBool};
+use crate::vcpu::{Gate, PanicHook, RunShared, thread_main};
+
+/// Samples a second of the guest profile under the kernel's scheduler; the lab's samples at every tick.
+const HOST_SAMPLE_HZ: u64 = 50;
+
+/// Real KVM guests.
+#[derive(Debug, Clone)]
+pub struct Kvm {
+    options: Options,
+}
+
+/// What the plan does not say: limits, and faults that tests put in.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Longest time without progress of a VM before the run fails.
+    pub watchdog: Duration,
+    /// A guest workload instead of the plan's.
+    pub workload: Option<GuestWorkload>,
+    /// Records of a vCPU after which it is done; the run ends when all are. 0: no limit.
+    pub record_limit: u64,
+    /// Code that runs instead of the guest kernel.
+    pub guest_code: Option<Vec<u8>>,
+    /// A vCPU thread that panics.
+    pub panic_hook: Option<PanicHook>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { watchdog: Duration::from_secs(10), workload: None, record_limit: 0, guest_code: None, panic_hook: None }
+    }
+}
+
+impl Default for Kvm {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
+}
+
+impl Kvm {
+    /// An engine with options; `Kvm::default()` is the one that users get.
+    #[must_use]
+    pub const fn new(options: Options) -> Self {
+        Self { options }
+    }
+
+    fn params(&self, plan: &RunPlan, vm: u32) -> Params {
+        let flush = match plan.axes.flush {
+            Flush::Ipi => GuestFlush::Ipi,
+            Flush::HaltKick => GuestFlush::HaltKick,
+            Flush::OnEnter => GuestFlush::OnEnter,
+            Flush::Hypercall => GuestFlush::Hypercall,
+            Flush::PvFlush => GuestFlush::PvFlush,
+        };
+        let workload = self.options.workload.unwrap_or(match plan.workload {
+            Workload::Ebizzy => GuestWorkload::Ebizzy,
+            Workload::Flush => GuestWorkload::Flush,
+        });
+        Params {
+            vcpus: plan.vcpus,
+            workload: workload as u32,
+            flush: flush as u32,
+            threads: plan.params.threads_per_vcpu,
+            chunk_pages: plan.params.chunk_pages,
+            search_passes: plan.params.search_passes,
+            flush_per_mille: plan.params.flush_per_mille,
+            spin_budget: plan.spin_budget,
+            ple_window_cycles: if plan.axes.spin == Spin::Ple { plan.ple_window_cycles } else { 0 },
+            record_limit: self.options.record_limit,
+            // Different guests of one run, the same guests of equal plans. An odd multiplier keeps them apart.
+            seed: plan.seed ^ u64::from(vm + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            ..Params::MINIMAL
+        }
+    }
+}
+
+impl Engine for Kvm {
+    fn name(&self) -> &'static str {
+        "kvm"
+    }
+
+    fn run(&self, plan: &RunPlan, control: &Control) -> Result<RunRecord, EngineError> {
+        check(plan)?;
+        let kvm = open_kvm().map_err(|reason| EngineError::Unsupported(reason.to_string()))?;
+        install_handler().map_err(|e| internal("installing the kick signal's handler", e))?;
+        let began_ns = monotonic_ns();
+        let (guests, vcpus) = self.boot_all(plan, &kvm)?;
+        let shared = Arc::new(self.share(plan, guests)?);
+        let (sender, inbox) = unbounded();
+        let bells = bells(plan.vms)?;
+        let times = Times {
+            warmup_ns: plan.warmup_ns,
+            measure_ns: plan.duration_ns,
+            watchdog_ns: u64::try_from(self.options.watchdog.as_nanos()).unwrap_or(u64::MAX),
+        };
+        let conductor =
+            Conductor::new(Arc::clone(&shared), plan.pcpus.clone(), control.clone(), times, inbox, bells.clone())
+                .map_err(|e| internal("making the control loop", e))?;
+        let threads = start(plan, &shared, vcpus, &sender, &bells)?;
+        drop(sender);
+        let outcome = conductor.lead().map_err(|e| internal("running the control loop", e))?;
+        join(threads, |index| outcome.ended[index].is_some());
+        Ok(record(plan, Made { shared: &shared, began_ns, outcome }))
+    }
+}
+
+impl Kvm {
+    fn boot_all(&self, plan: &RunPlan, kvm: &KvmDevice) -> Result<(Guests, Vec<VcpuFd>), EngineError> {
+        let header = guest::header().map_err(|e| internal("reading the guest image", e))?;
+        let image = Image { elf: guest::IMAGE, header, code: self.options.guest_code.as_deref() };
+        let lost_flush = plan.inject == Some(Inject::LostFlush);
+        let (mut vms, mut vcpus) = (Vec::new(), Vec::new());
+        for number in 0..plan.vms {
+            let params = self.params(plan, number);
+            let booted =
+                boot(kvm, &image, &params, lost_flush).map_err(|e| internal(format!("booting VM {number}"), e))?;
+            let first = VcpuIndex(number * plan.vcpus);
+            let vm = Vm::new(number, first, params, booted.tsc_khz, booted.vm, booted.memory);
+            vms.push(vm.map_err(|e| internal(format!("booting VM {number}"), e))?);
+            vcpus.extend(booted.vcpus);
+        }
+        Ok((Guests::new(vms), vcpus))
+    }
+
+    fn share(&self, plan: &RunPlan, guests: Guests) -> Result<RunShared, EngineError> {
+        let guests = Arc::new(guests);
+        Ok(RunShared {
+            sched: Scheduler::new(plan, &guests)?,
+            guests,
+            phase: PhaseCell::default(),
+            gate: Gate::default(),
+            stopping: AtomicBool::new(false),
+            sample_period_ns: (plan.sched == Sched::Host).then_some(1_000_000_000 / HOST_SAMPLE_HZ),
+            panic_hook: self.options.panic_hook,
+        })
+    }
+}
+
+/// What only the host can tell about a plan.
+fn check(plan: &RunPlan) -> Result<(), EngineError> {
+    plan.validate().map_err(|e| EngineError::BadPlan(e.to_string()))?;
+    let allowed = allowed_cpus();
+    match plan.pcpus.as_slice().iter().find(|cpu| !allowed.contains(cpu)) {
+        None => Ok(()),
+        Some(cpu) => Err(EngineError::BadPlan(format!(
+            "--pcpus names CPU {cpu}, which this process may not use; it may use {}",
+            plan::CpuList::new(allowed).map_or_else(|| "none".to_owned(), |list| list.to_string())
+        ))),
+    }
+}
+
+fn internal(what: impl Into<String>, source: impl std::error::Error + Send + Sync + 'static) -> EngineError {
+    EngineError::Internal { what: what.into(), source: Some(Box::new(source)) }
+}
+
+/// One bell a VM.
+fn bells(vms: u32) -> Result<Vec<Arc<EventFd>>, EngineError> {
+    (0..vms)
+        .map(|_| EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC).map(Arc::new))
+        .collect::<Result<_, _>>()
+        .map_err(|e| internal("making an eventfd", e))
+}
+
+/// One thread a vCPU, in order of the indices. If one cannot be started, those that were are stopped.
+fn start(
+    plan: &RunPlan,
+    shared: &Arc<RunShared>,
+    vcpus: Vec<VcpuFd>,
+    sender: &Sender<Message>,
+    bells: &[Arc<EventFd>],
+) -> Result<Vec<JoinHandle<()>>, EngineError> {
+    let mut threads = Vec::with_capacity(vcpus.len());
+    for (index, fd) in shared.guests.indices().zip(vcpus) {
+        let (vm, vcpu) = shared.guests.locate(index);
+        let outbox = Outbox { sender: sender.clone(), bell: Arc::clone(&bells[vm.number as usize]) };
+        let affinity = (plan.sched == Sched::Host).then(|| host_affinity(&plan.pcpus, plan.axes.pin, vcpu));
+        let shared_of_thread = Arc::clone(shared);
+        let thread = std::thread::Builder::new()
+            .name(format!("vcpu{}.{vcpu}", vm.number))
+            .spawn(move || thread_main(&shared_of_thread, index, fd, affinity.as_deref(), &outbox));
+        match thread {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                shared.stop();
+                join(threads, |_| true);
+                return Err(internal(format!("starting the thread of vCPU {vcpu} of VM {}", vm.number), error));
+            }
+        }
+    }
+    Ok(threads)
+}
+
+/// Joins the threads that have said their last words: they end at once. The others are given up.
+fn join(threads: Vec<JoinHandle<()>>, has_ended: impl Fn(usize) -> bool) {
+    for (index, thread) in threads.into_iter().enumerate() {
+        if has_ended(index) {
+            // A panic of the thread was caught and is in its last words.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! From what a run saw to its [`RunRecord`].
+
+use std::collections::BTreeMap;
+
+use abi::results::Counters as GuestCounters;
+use abi::vcpu::Phase as GuestPhase;
+use hdrhistogram::Histogram;
+use plan::metric;
+use plan::{Failure, HistogramSummary, RunPlan, RunRecord, RunStatus, VmRecord};
+
+use crate::control::Outcome;
+use crate::guests::{Guests, Vm};
+use crate::kick::KickTotals;
+use crate::latch::LatchTotals;
+use crate::leave::Leave;
+use crate::outbox::Ended;
+use crate::profile::{resolve, shares};
+use crate::snapshot::{Snapshot, VcpuSnapshot, cycles_to_ns, histogram_between};
+use crate::stats::{Counter, histogram};
+use crate::sync::Ordering;
+use crate::vcpu::RunShared;
+
+/// What the engine has in hand when a run is over.
+#[derive(Debug)]
+pub struct Made<'a> {
+    /// The run's shared state; its threads have ended.
+    pub shared: &'a RunShared,
+    /// CLOCK_MONOTONIC ns before the first VM was created.
+    pub began_ns: u64,
+    /// What the control loop saw.
+    pub outcome: Outcome,
+}
+
+/// Guest counters by name.
+fn guest_counter(counters: &[u64; GuestCounters::NAMES.len()], name: &str) -> u64 {
+    GuestCounters::NAMES.iter().position(|n| *n == name).map_or(0, |index| counters[index])
+}
+
+/// Writes the record.
+#[must_use]
+pub fn record(plan: &RunPlan, made: Made<'_>) -> RunRecord {
+    let Made { shared, began_ns, mut outcome } = made;
+    let guests = &shared.guests;
+    let mut record = RunRecord::empty(plan);
+    record.startup_ns = outcome.all_online_ns.map_or(0, |at| at.saturating_sub(began_ns));
+    settings(plan, guests, &mut record);
+    shared.sched.describe(&mut record);
+    if let Some((from, to)) = outcome.window.take() {
+        measured(guests, &from, &to, &mut record);
+        shared.sched.measured(from.lab.as_ref(), to.lab.as_ref(), &mut record);
+        recorded_by_threads(&outcome, &mut record);
+    } else {
+        record.vms =
+            guests.vms.iter().map(|vm| VmRecord { vcpu_records: vec![0; vm.vcpus.len()], ..no_vm() }).collect();
+    }
+    if let Some(end) = &outcome.end {
+        stale_reads(guests, end, &mut record);
+    }
+    kicks(guests, &mut record);
+    failures(guests, &outcome, &mut record);
+    record.status = match (record.failures.is_empty(), outcome.aborted) {
+        (false, _) => RunStatus::Failed,
+        (true, true) => RunStatus::Partial,
+        (true, false) => RunStatus::Ok,
+    };
+    record
+}
+
+const fn no_vm() -> VmRecord {
+    VmRecord {
+        records: 0,
+        records_per_s: 0.0,
+        cpu_ns: 0,
+        stale_reads: 0,
+        soft_stale_reads: 0,
+        vcpu_records: Vec::new(),
+    }
+}
+
+fn settings(plan: &RunPlan, guests: &Guests, record: &mut RunRecord) {
+    let tsc_khz = guests.vms.first().map_or(0, |vm| vm.tsc_khz);
+    record.settings = BTreeMap::from(
+        [
+            ("hz", plan.hz.into()),
+            ("chunk_pages", plan.params.chunk_pages.into()),
+            ("search_passes", plan.params.search_passes.into()),
+            ("flush_per_mille", plan.params.flush_per_mille.into()),
+            ("threads_per_vcpu", plan.params.threads_per_vcpu.into()),
+            ("spin_budget", plan.spin_budget.into()),
+            ("ple_window_cycles", plan.ple_window_cycles),
+            ("tsc_khz", tsc_khz.into()),
+            ("guest_digest", guest::DIGEST),
+        ]
+        .map(|(name, value): (&str, u64)| (name.to_owned(), value)),
+    );
+}
+
+/// Everything that is a difference of the two snapshots.
+fn measured(guests: &Guests, from: &Snapshot, to: &Snapshot, record: &mut RunRecord) {
+    record.duration_ns = to.at_ns - from.at_ns;
+    record.foreign_cpu_ns = to.cpu.foreign_since(&from.cpu);
+    let changes: Vec<VcpuChange> = from.vcpus.iter().zip(&to.vcpus).map(VcpuChange::between).collect();
+    let mut rest = changes.as_slice();
+    for vm in &guests.vms {
+        let (own, others) = rest.split_at(vm.vcpus.len());
+        rest = others;
+        let vcpu_records: Vec<u64> = own.iter().map(|vcpu| guest_counter(&vcpu.guest, "records")).collect();
+        let records = vcpu_records.iter().fold(0, |sum: u64, n| sum.saturating_add(*n));
+        record.vms.push(VmRecord {
+            records,
+            records_per_s: per_second(records, record.duration_ns),
+            cpu_ns: own.iter().map(|vcpu| vcpu.cpu_ns).sum(),
+            vcpu_records,
+            ..no_vm()
+        });
+    }
+    record.records_per_s = record.vms.iter().map(|vm| vm.records_per_s).sum();
+    counters(guests, &changes, record);
+    let mut add = |name: &str, values: &Histogram<u64>| {
+        record.histograms.insert(name.to_owned(), HistogramSummary::of(values));
+    };
+    let between = |pick: fn(&VcpuSnapshot) -> &crate::snapshot::Buckets| histogram_between(guests, from, to, pick);
+    add(metric::FLUSH_WAIT, &between(|vcpu| &vcpu.flush_wait));
+    add("flush_ack", &between(|vcpu| &vcpu.ack));
+    add("record_time", &between(|vcpu| &vcpu.record_time));
+}
+
+// Counts of records and lengths of runs are far below 2^53.
+#[allow(clippy::cast_precision_loss)]
+fn per_second(count: u64, ns: u64) -> f64 {
+    if ns == 0 { 0.0 } else { count as f64 * 1e9 / ns as f64 }
+}
+
+struct VcpuChange {
+    host: [u64; Counter::NAMES.len()],
+    guest: [u64; GuestCounters::NAMES.len()],
+    cpu_ns: u64,
+}
+
+impl VcpuChange {
+    fn between((from, to): (&VcpuSnapshot, &VcpuSnapshot)) -> Self {
+        Self {
+            host: std::array::from_fn(|i| to.host[i].saturating_sub(from.host[i])),
+            guest: std::array::from_fn(|i| to.guest[i].saturating_sub(from.guest[i])),
+            cpu_ns: to.cpu_ns.saturating_sub(from.cpu_ns),
+        }
+    }
+}
+
+/// Host counters and those of the guest's that the tables know under their own names, other guest counters as `guest_*`.
+fn counters(guests: &Guests, changes: &[VcpuChange], record: &mut RunRecord) {
+    let mut add = |name: String, value: u64| {
+        let sum = record.counters.entry(name).or_insert(0);
+        *sum = sum.saturating_add(value);
+    };
+    for (index, vcpu) in guests.indices().zip(changes) {
+        for (name, value) in Counter::NAMES.iter().zip(vcpu.host) {
+            add((*name).to_owned(), value);
+        }
+        for (name, value) in GuestCounters::NAMES.iter().zip(vcpu.guest) {
+            let known = metric::COUNTERS.iter().any(|metric| metric.id == *name);
+            add(if known { (*name).to_owned() } else { format!("guest_{name}") }, value);
+        }
+        let wait_cycles = guest_counter(&vcpu.guest, "flush_wait_cycles");
+        add(metric::FLUSH_WAIT_NS.to_owned(), cycles_to_ns(wait_cycles, guests.locate(index).0.tsc_khz));
+        add(metric::GUEST_KICKS.to_owned(), vcpu.host[Counter::CallKickCpu as usize]);
+    }
+}
+
+/// What the threads recorded themselves in the measured time.
+fn recorded_by_threads(outcome: &Outcome, record: &mut RunRecord) {
+    let mut ipi_delivery = histogram();
+    let mut samples = Vec::new();
+    for ended in outcome.ended.iter().flatten() {
+        // Cannot fail: same bounds.
+        let _ = ipi_delivery.add(&ended.stats.ipi_delivery);
+        samples.extend_from_slice(&ended.stats.samples);
+    }
+    record.histograms.insert(metric::IPI_DELIVERY.to_owned(), HistogramSummary::of(&ipi_delivery));
+    record.guest_profile = shares(guest::symbols(), &samples);
+    record.counters.insert("profile_samples".to_owned(), samples.len() as u64);
+}
+
+/// Stale reads of the whole run: one in the warm-up is as bad as one in the measured time.
+fn stale_reads(guests: &Guests, end: &Snapshot, record: &mut RunRecord) {
+    for (index, vcpu) in guests.indices().zip(&end.vcpus) {
+        let vm = guests.locate(index).0.number as usize;
+        let real =
+            guest_counter(&vcpu.guest, "stale_reads").saturating_add(guest_counter(&vcpu.guest, "walk_stale_reads"));
+        let soft = guest_counter(&vcpu.guest, "soft_stale_reads");
+        let of_vm = &mut record.vms[vm];
+        of_vm.stale_reads = of_vm.stale_reads.saturating_add(real);
+        of_vm.soft_stale_reads = of_vm.soft_stale_reads.saturating_add(soft);
+        record.stale_reads = record.stale_reads.saturating_add(real);
+        record.soft_stale_reads = record.soft_stale_reads.saturating_add(soft);
+    }
+}
+
+/// Kick accounts of the whole run. The threads have ended and took what was left, so every account must be balanced.
+fn kicks(guests: &Guests, record: &mut RunRecord) {
+    let (mut cells, mut latches) = (KickTotals::default(), LatchTotals::default());
+    for index in guests.indices() {
+        guests.cell(index).take();
+        let (cell, latch) = (guests.cell(index).totals(), guests.shared(index).latch.totals());
+        if cell.sent != cell.consumed + cell.coalesced || !latch.balanced() {
+            let (vm, vcpu) = guests.locate(index);
+            let message = format!("VM {} vCPU {vcpu}: kicks do not add up: {cell:?}, {latch:?}", vm.number);
+            record.failures.push(Failure { check: "lost-kick".into(), message });
+        }
+        cells.sent += cell.sent;
+        cells.consumed += cell.consumed;
+        cells.coalesced += cell.coalesced;
+        cells.signals += cell.signals;
+        latches.sent += latch.sent;
+        latches.consumed += latch.consumed;
+        latches.coalesced += latch.coalesced;
+        latches.set += latch.set;
+    }
+    for (name, value) in [
+        (metric::KICKS_SENT, cells.sent),
+        (metric::KICKS_CONSUMED, cells.consumed),
+        (metric::KICKS_COALESCED, cells.coalesced),
+        ("kick_signals", cells.signals),
+        ("latch_kicks_sent", latches.sent),
+        ("latch_kicks_consumed", latches.consumed),
+        ("latch_kicks_coalesced", latches.coalesced),
+        ("latches_set_at_end", latches.set),
+    ] {
+        record.counters.insert(name.to_owned(), value);
+    }
+}
+
+fn failures(guests: &Guests, outcome: &Outcome, record: &mut RunRecord) {
+    let mut fail = |check: &str, message: String| {
+        record.failures.push(Failure { check: check.to_owned(), message });
+    };
+    for (index, ended) in guests.indices().zip(&outcome.ended) {
+        let (vm, vcpu) = guests.locate(index);
+        match ended {
+            None => fail(
+                "vcpu-thread",
+                format!("VM {} vCPU {vcpu}: its thread did not leave KVM_RUN and was given up", vm.number),
+            ),
+            Some(Ended { why: Leave::Stopped, .. }) => {}
+            Some(ended) => {
+                let console = outcome.console_tails.get(vm.number as usize).filter(|tail| !tail.is_empty());
+                let said = console.map_or_else(String::new, |tail| format!("; its console says: {tail}"));
+                let message = format!("{}: {}{said}", place(vm, vcpu, Some(ended)), ended.why);
+                fail(ended.why.check().unwrap_or("vcpu-thread"), message);
+            }
+        }
+    }
+    for number in &outcome.stuck {
+        let vm = &guests.vms[*number as usize];
+        let (vcpu, ended) = suspect(vm, outcome);
+        fail(
+            "watchdog",
+            format!("{}: the VM made no progress; this vCPU is {}", place(vm, vcpu, ended), phase(vm, vcpu)),
+        );
+    }
+    for failure in &outcome.failures {
+        record.failures.push(failure.clone());
+    }
+    for (check, count, what) in [
+        ("stale-read", record.stale_reads, "the real TLB"),
+        ("soft-stale-read", record.soft_stale_reads, "the soft TLB"),
+    ] {
+        if count > 0 {
+            let message = format!("{count} reads through {what} used a translation whose flush had completed");
+            record.failures.push(Failure { check: check.to_owned(), message });
+        }
+    }
+}
+
+/// The vCPU to name when a whole VM is stuck: one that waits for the others is not the culprit, so the first that does
+/// not, else the first.
+fn suspect<'a>(vm: &Vm, outcome: &'a Outcome) -> (u32, Option<&'a Ended>) {
+    let waits = |vcpu: &u32| {
+        let phase = vm.page(*vcpu).call.0.phase.load(Ordering::Relaxed);
+        phase == GuestPhase::FlushSpin as u32 || phase == GuestPhase::FlushHalt as u32
+    };
+    let vcpu = (0..vm.params.vcpus).find(|vcpu| !waits(vcpu)).unwrap_or(0);
+    (vcpu, outcome.ended[(vm.first.0 + vcpu) as usize].as_ref())
+}
+
+fn phase(vm: &Vm, vcpu: u32) -> &'static str {
+    GuestPhase::name(vm.page(vcpu).call.0.phase.load(Ordering::Relaxed))
+}
+
+/// "VM 0 vCPU 3 at RIP 0x201234 (flush_wait)".
+fn place(vm: &Vm, vcpu: u32, ended: Option<&Ended>) -> String {
+    let rip = ended.and_then(|ended| ended.rip).map_or_else(String::new, |rip| {
+        let symbol = resolve(guest::symbols(), rip).map_or_else(String::new, |name| format!(" ({name})"));
+        format!(" at RIP {rip:#x}{symbol}")
+    });
+    format!("VM {} vCPU {vcpu}{rip}", vm.number)
+}

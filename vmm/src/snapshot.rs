@@ -1,0 +1,134 @@
+//! What is counted, copied at one moment: twice in a run, and what the run measured is the difference.
+
+use abi::histogram::{BUCKETS, Histogram as GuestHistogram, bucket_low};
+use abi::results::Counters as GuestCounters;
+use hdrhistogram::Histogram;
+use plan::CpuList;
+
+use crate::cpu_use::{CpuUse, thread_cpu_ns};
+use crate::dispatch::LabStats;
+use crate::guests::Guests;
+use crate::kick::monotonic_ns;
+use crate::scheduler::Scheduler;
+use crate::stats::{Counter, histogram};
+use crate::sync::Ordering;
+
+/// Counts in the buckets of a guest's histogram.
+#[derive(Debug, Clone)]
+pub struct Buckets(Vec<u32>);
+
+impl Buckets {
+    fn read(histogram: &GuestHistogram) -> Self {
+        let mut counts = vec![0; BUCKETS];
+        for (bucket, count) in histogram.counts() {
+            counts[bucket] = count;
+        }
+        Self(counts)
+    }
+
+    /// Adds what came since `earlier` to `into`, from cycles to ns. The middle of a bucket stands for its values.
+    pub fn add_since(&self, earlier: &Self, tsc_khz: u32, into: &mut Histogram<u64>) {
+        for (bucket, (now, before)) in self.0.iter().zip(&earlier.0).enumerate() {
+            // The guest may write any number; a count that fell is no measurement.
+            let count = u64::from(now.wrapping_sub(*before));
+            if count > 0 && now >= before {
+                let next = if bucket + 1 < BUCKETS { bucket_low(bucket + 1) } else { bucket_low(bucket) };
+                let middle = u64::midpoint(bucket_low(bucket), next);
+                into.saturating_record_n(cycles_to_ns(middle, tsc_khz).max(1), count);
+            }
+        }
+    }
+}
+
+/// Cycles of a TSC of `tsc_khz` as ns.
+#[must_use]
+pub fn cycles_to_ns(cycles: u64, tsc_khz: u32) -> u64 {
+    let ns = u128::from(cycles) * 1_000_000 / u128::from(tsc_khz.max(1));
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
+/// One vCPU at one moment.
+#[derive(Debug, Clone)]
+pub struct VcpuSnapshot {
+    /// By [`Counter`].
+    pub host: [u64; Counter::NAMES.len()],
+    /// By `abi::results::Counters::NAMES`.
+    pub guest: [u64; GuestCounters::NAMES.len()],
+    /// The guest's flush waits.
+    pub flush_wait: Buckets,
+    /// The guest's waits for single acknowledgements.
+    pub ack: Buckets,
+    /// The guest's records.
+    pub record_time: Buckets,
+    /// CPU time of its thread.
+    pub cpu_ns: u64,
+}
+
+/// The whole run at one moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// By vCPU index.
+    pub vcpus: Vec<VcpuSnapshot>,
+    /// The run's CPUs.
+    pub cpu: CpuUse,
+    /// The lab's scheduler, if that is the run's.
+    pub lab: Option<LabStats>,
+}
+
+impl Snapshot {
+    /// Copies everything.
+    #[must_use]
+    pub fn take(guests: &Guests, sched: &Scheduler, cpus: &CpuList) -> Self {
+        let at_ns = monotonic_ns();
+        let vcpus = guests
+            .indices()
+            .map(|index| {
+                let (vm, number) = guests.locate(index);
+                let (results, own) = (vm.results(number), guests.shared(index));
+                VcpuSnapshot {
+                    host: own.counters.read(),
+                    guest: results.counters.read(),
+                    flush_wait: Buckets::read(&results.flush_wait),
+                    ack: Buckets::read(&results.ipi_delivery),
+                    record_time: Buckets::read(&results.record_time),
+                    cpu_ns: thread_cpu_ns(own.tid.load(Ordering::Acquire)),
+                }
+            })
+            .collect();
+        Self { at_ns, vcpus, cpu: CpuUse::now(cpus), lab: sched.stats() }
+    }
+}
+
+/// What `pick` of every vCPU recorded between two snapshots, as one histogram of ns.
+#[must_use]
+pub fn histogram_between(
+    guests: &Guests,
+    from: &Snapshot,
+    to: &Snapshot,
+    pick: impl Fn(&VcpuSnapshot) -> &Buckets,
+) -> Histogram<u64> {
+    let mut sum = histogram();
+    for ((index, before), after) in guests.indices().zip(&from.vcpus).zip(&to.vcpus) {
+        pick(after).add_since(pick(before), guests.locate(index).0.tsc_khz, &mut sum);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_become_ns_and_only_what_is_new_counts() {
+        let (mut before, mut after) = (vec![0; BUCKETS], vec![0; BUCKETS]);
+        before[190] = 2; // 992 to 1007 cycles
+        after[190] = 5;
+        before[3] = 9; // fell: a guest that writes nonsense
+        let mut sum = histogram();
+        Buckets(after).add_since(&Buckets(before), 1_000_000, &mut sum);
+        assert_eq!(sum.len(), 3);
+        assert!((990..=1010).contains(&sum.max()), "{}", sum.max());
+    }
+}

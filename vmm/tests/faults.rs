@@ -1,0 +1,185 @@
+//! Runs that must fail: each ends by itself, says what was wrong and where, and leaves no thread behind.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use plan::{Control, Engine, EngineError, Inject, Mode, RunPlan, RunRecord, RunStatus, Sched};
+use support::{kvm_usable, plan, run};
+use vmm::sched::VcpuIndex;
+use vmm::vcpu::PanicHook;
+use vmm::{Kvm, Options};
+
+/// Threads of this process with a vCPU's name.
+fn vcpu_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("vcpu")).count()
+}
+
+/// Runs guest code instead of the kernel, on 2 vCPUs.
+fn run_code(code: &[u8], watchdog: Duration) -> RunRecord {
+    let plan = RunPlan { vcpus: 2, ..plan(Mode::Base, 1, Sched::Host) };
+    run(&plan, Options { guest_code: Some(code.to_vec()), watchdog, ..Options::default() })
+}
+
+fn assert_fails(record: &RunRecord, check: &str, says: &str) {
+    assert_eq!(record.status, RunStatus::Failed);
+    let failure = record.failures.iter().find(|failure| failure.check == check);
+    let failure = failure.unwrap_or_else(|| panic!("no {check} in {:?}", record.failures));
+    assert!(failure.message.contains(says), "{}", failure.message);
+    assert!(failure.message.contains("VM 0 vCPU"), "{}", failure.message);
+}
+
+/// `mov edx, port; mov eax, arg`: what precedes an OUT.
+fn call(port: u16, arg: u32) -> Vec<u8> {
+    let mut code = vec![0xba];
+    code.extend(u32::from(port).to_le_bytes());
+    code.push(0xb8);
+    code.extend(arg.to_le_bytes());
+    code
+}
+
+const OUT_DX_EAX: u8 = 0xef;
+const OUT_DX_AL: u8 = 0xee;
+const IN_EAX_DX: u8 = 0xed;
+/// `jmp $`
+const SPIN: [u8; 2] = [0xeb, 0xfe];
+/// `jmp $-1`: back to a one-byte instruction before it.
+const AGAIN: [u8; 2] = [0xeb, 0xfd];
+const UD2: [u8; 2] = [0x0f, 0x0b];
+const PATIENT: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(500);
+
+#[test]
+fn guests_that_misuse_the_doorbell_are_named_with_what_they_did() {
+    if !kvm_usable("guests_that_misuse_the_doorbell_are_named_with_what_they_did") {
+        return;
+    }
+    for (port, arg, instruction, says) in [
+        (0x50c, 0, OUT_DX_EAX, "wrote to port 0x50c, which is not a doorbell call"),
+        (0x500, 0, OUT_DX_AL, "rang Nop with 1 bytes"),
+        (0x500, 0, IN_EAX_DX, "read from port 0x500"),
+        (0x503, 2, OUT_DX_EAX, "kicked vCPU 2 of a VM that has vCPUs 0 to 1"),
+        (0x508, 99, OUT_DX_EAX, "made report 99"),
+    ] {
+        let code = [&call(port, arg)[..], &[instruction], &SPIN].concat();
+        let record = run_code(&code, PATIENT);
+        assert_fails(&record, "guest-crash", says);
+    }
+}
+
+#[test]
+fn a_guest_exception_is_reported_with_vector_and_address() {
+    if kvm_usable("a_guest_exception_is_reported_with_vector_and_address") {
+        let record = run_code(&UD2, PATIENT);
+        assert_fails(&record, "guest-crash", "exception 6");
+        let address = format!("at {:#x}", vmm::boot::CODE);
+        assert!(record.failures[0].message.contains(&address), "{:?}", record.failures);
+        // A port that the I/O bitmap does not open.
+        assert_fails(&run_code(&[&call(0x3f8, 0)[..], &[OUT_DX_EAX]].concat(), PATIENT), "guest-crash", "exception 13");
+    }
+}
+
+#[test]
+fn a_triple_fault_ends_the_run() {
+    if kvm_usable("a_triple_fault_ends_the_run") {
+        // mov qword [PML4], 0: without page tables no exception can be delivered.
+        let code = [&[0x48, 0xc7, 0x04, 0x25, 0, 0, 0x60, 0, 0, 0, 0, 0][..], &UD2].concat();
+        let record = run_code(&code, SHORT);
+        assert_eq!(record.status, RunStatus::Failed, "{:?}", record.failures);
+        assert!(record.failures[0].message.contains("VM 0 vCPU"), "{:?}", record.failures);
+    }
+}
+
+#[test]
+fn a_guest_that_never_reports_is_ended_by_the_watchdog() {
+    if !kvm_usable("a_guest_that_never_reports_is_ended_by_the_watchdog") {
+        return;
+    }
+    let record = run_code(&SPIN, SHORT);
+    assert_fails(&record, "watchdog", "at RIP");
+    // The same with doorbells that do nothing, halts that nobody ends, and a console that never stops.
+    for (port, arg) in [(0x500, 0), (0x502, 0), (0x507, 512)] {
+        let code = [&call(port, arg)[..], &[OUT_DX_EAX], &AGAIN].concat();
+        assert_fails(&run_code(&code, SHORT), "watchdog", "no progress");
+    }
+}
+
+#[test]
+fn a_guest_that_scribbles_over_its_state_word_only_fools_itself() {
+    if kvm_usable("a_guest_that_scribbles_over_its_state_word_only_fools_itself") {
+        // mov dword gs:[0], -1; a doorbell; again.
+        let scribble = [0x65, 0xc7, 0x04, 0x25, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+        let code = [&call(0x500, 0)[..], &scribble, &[OUT_DX_EAX, 0xeb, 0xf1]].concat();
+        assert_fails(&run_code(&code, SHORT), "watchdog", "no progress");
+    }
+}
+
+#[test]
+fn an_injected_lost_flush_is_caught() {
+    if kvm_usable("an_injected_lost_flush_is_caught") {
+        for mode in [Mode::Base, Mode::PvFlush, Mode::Hypercall] {
+            let plan =
+                RunPlan { inject: Some(Inject::LostFlush), duration_ns: 500_000_000, ..plan(mode, 1, Sched::Host) };
+            // How many records a run makes is the host's business; a stale read needs some.
+            let caught = (0..20).map(|_| run(&plan, Options::default())).find(|record| record.soft_stale_reads > 0);
+            let record = caught.unwrap_or_else(|| panic!("{mode}: 20 runs with a lost flush and no stale read"));
+            assert_eq!(record.status, RunStatus::Failed);
+            assert!(record.failures.iter().any(|failure| failure.check == "soft-stale-read"));
+        }
+    }
+}
+
+#[test]
+fn a_vcpu_thread_that_panics_ends_the_run_and_is_named() {
+    if kvm_usable("a_vcpu_thread_that_panics_ends_the_run_and_is_named") {
+        let hook = PanicHook { vcpu: VcpuIndex(1), after_exits: 3 };
+        let record =
+            run(&plan(Mode::PvFlush, 1, Sched::Host), Options { panic_hook: Some(hook), ..Options::default() });
+        assert_fails(&record, "vcpu-thread", "its thread panicked: panic hook of vCPU 1");
+        assert!(record.failures[0].message.contains("VM 0 vCPU 1 at RIP"), "{:?}", record.failures);
+    }
+}
+
+#[test]
+fn an_abort_gives_a_partial_record_within_a_second_or_so_and_leaves_no_thread() {
+    if !kvm_usable("an_abort_gives_a_partial_record_within_a_second_or_so_and_leaves_no_thread") {
+        return;
+    }
+    let plan = RunPlan { duration_ns: 600_000_000_000, ..plan(Mode::Base, 2, Sched::Host) };
+    let control = Control::default();
+    let stop = control.clone();
+    let run = std::thread::spawn(move || Kvm::default().run(&plan, &control));
+    std::thread::sleep(Duration::from_millis(600));
+    let asked = Instant::now();
+    stop.abort();
+    let record = run.join().expect("no panic").expect("a record");
+    assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
+    assert_eq!(record.status, RunStatus::Partial, "{:?}", record.failures);
+    assert!(record.duration_ns > 0 && record.duration_ns < 600_000_000_000);
+}
+
+#[test]
+fn no_thread_outlives_its_run() {
+    if kvm_usable("no_thread_outlives_its_run") {
+        // Other tests of this process may run now: their threads come and go, ours must go.
+        let _ = run_code(&UD2, PATIENT);
+        let limit = Instant::now() + Duration::from_secs(60);
+        while vcpu_threads() > 0 {
+            assert!(Instant::now() < limit, "{} vCPU threads are left", vcpu_threads());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn cpus_that_are_not_there_are_refused_by_name() {
+    if kvm_usable("cpus_that_are_not_there_are_refused_by_name") {
+        let plan = RunPlan { pcpus: "0,8000".parse().unwrap(), ..plan(Mode::Base, 1, Sched::Host) };
+        match Kvm::default().run(&plan, &Control::default()) {
+            Err(EngineError::BadPlan(text)) => assert!(text.contains("--pcpus names CPU 8000"), "{text}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
