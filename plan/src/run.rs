@@ -48,8 +48,11 @@ pub struct WorkloadParams {
 }
 
 impl Default for WorkloadParams {
+    /// A record of about 200 us without the waiting for its flush, on a 2.1 GHz processor under kvm_pvm: 135 us to map, touch, copy
+    /// and unmap 16 pages (mostly the hypervisor's page faults), of these 33 us for the own flush; 2.4 us a search pass.
+    /// The records that the published tables were made of are modelled as 190 us of work and 49 us of unmapping.
     fn default() -> Self {
-        Self { chunk_pages: 16, search_passes: 4, flush_per_mille: 1000, threads_per_vcpu: 2 }
+        Self { chunk_pages: 16, search_passes: 24, flush_per_mille: 1000, threads_per_vcpu: 2 }
     }
 }
 
