@@ -59,7 +59,14 @@ impl Rq {
     /// Makes a group the `gang` buddy of this CPU, up to the root: the next pick takes it whatever its vruntime
     /// (`set_gang_buddy`, the gang series of 2011). False if the group has nothing to run here.
     pub fn set_gang_buddy_group(&mut self, group: GroupId) -> bool {
-        self.runnable_group(group).inspect(|se| self.up(*se, |b, se| b.gang = se)).is_some()
+        self.runnable_group(group).inspect(|se| self.set_gang_buddy(*se)).is_some()
+    }
+
+    /// Sets the `gang` buddy up to the root (`set_gang_buddy`).
+    pub(crate) fn set_gang_buddy(&mut self, se: Slot) {
+        if !self.is_idle_policy(se) {
+            self.up(se, |b, se| b.gang = se);
+        }
     }
 
     /// The group's entity here, if it is queued or running.

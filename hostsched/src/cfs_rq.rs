@@ -41,7 +41,7 @@ pub(crate) struct CfsRq {
 /// | `skip` | `yield` | if the second is not too far ahead | when picked or dequeued |
 /// | `last` | wake-up preemption (the preempted) | if not too far ahead | 〃 |
 /// | `next` | wake-up preemption, `yield_to`, dequeue of a sibling | if not too far ahead | 〃 |
-/// | `gang` | the gang policy, V2 | always | 〃 |
+/// | `gang` | the gang policy, V2; a strict `yield_to` | always | 〃 |
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Buddies {
     pub(crate) next: Slot,

@@ -16,6 +16,7 @@
 use crate::config::Sysctls;
 use crate::entity::{SchedPolicy, Slot};
 use crate::ids::Nanos;
+use crate::policy::Hooks;
 use crate::rq::Rq;
 use crate::sched::Cx;
 use crate::trace::Trace;
@@ -222,6 +223,7 @@ impl Rq {
         }
         self.publish_load(cx.host);
         self.add_nr_running(cx.host, true);
+        self.queued_hook(cx, task, true);
     }
 
     /// Takes a task off the queue, and its groups as far as that empties them (`dequeue_task_fair`, 3.4).
@@ -252,6 +254,16 @@ impl Rq {
         }
         self.publish_load(cx.host);
         self.add_nr_running(cx.host, false);
+        self.queued_hook(cx, task, false);
+    }
+
+    /// Tells the policies that a task joined or left this queue.
+    #[inline]
+    fn queued_hook<T>(&mut self, cx: &mut Cx<'_, T>, task: Slot, on: bool) {
+        if cx.host.hooked(Hooks::QUEUED) {
+            let id = self.task(task).id;
+            cx.hooks(self, |p, h| p.queued(h, id, on));
+        }
     }
 
     /// Chooses the next entity of a queue (`pick_next_entity`, 3.4, and the gang buddy above all).

@@ -117,7 +117,7 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
             return Err(GroupError::HasChildren(group, children));
         }
         for policy in host.policies() {
-            policy.group_removed(host, group);
+            policy.group_removed(host, group, self.cx.now);
         }
         let parent = GroupId(shared.parent.load(Relaxed));
         shared.live.store(false, Relaxed);

@@ -308,6 +308,12 @@ impl Host {
         self.tasks[task.index()].vm.load(Relaxed).checked_sub(1).map(VmId)
     }
 
+    /// The task of a VM that was added first, of those that are there.
+    #[must_use]
+    pub fn first_of_vm(&self, vm: VmId) -> Option<TaskId> {
+        self.vm_head.get(vm.index())?.load(Relaxed).checked_sub(1).map(TaskId)
+    }
+
     /// The task after `task` among those of its VM, in the order in which they were added, round and round.
     #[must_use]
     pub fn next_of_vm(&self, task: TaskId) -> TaskId {

@@ -11,6 +11,7 @@
 use crate::effects::Effects;
 use crate::host::Host;
 use crate::ids::{Nanos, TaskId};
+use crate::policy::Hooks;
 use crate::rq::{Rq, RunQueues};
 use crate::topology::CpuId;
 use crate::trace::{NoTrace, Trace};
@@ -46,6 +47,16 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
     /// to nobody (steal time; `update_rq_clock_task`).
     pub fn account_steal(&mut self, cpu: CpuId, ns: Nanos) {
         self.rqs.with(cpu, |rq| rq.steal_pending += ns.0);
+    }
+
+    /// The task that runs on the CPU has entered or left guest mode. Only gang coverage looks at it, and only if its
+    /// settings say that the engine tells ([`GangSettings`](crate::policy::GangSettings)). A task that loses the CPU leaves
+    /// by itself.
+    pub fn guest_mode(&mut self, cpu: CpuId, in_guest: bool) {
+        let cx = &mut self.cx;
+        if cx.host.hooked(Hooks::GUEST_MODE) {
+            self.rqs.with(cpu, |rq| cx.hooks(rq, |p, h| p.guest_mode(h, in_guest)));
+        }
     }
 
     /// Brings a CPU's clock and the runtime of its current task to now, and changes nothing else (`update_rq_clock`,

@@ -146,10 +146,8 @@ impl Rq {
             }
         }
         let running = self.running();
-        if let Running::Task(task) = running
-            && cx.host.hooked(Hooks::AFTER_PICK)
-        {
-            cx.hooks(self, |p, h| p.after_pick(h, task));
+        if running != Running::Stopper && cx.host.hooked(Hooks::AFTER_PICK) {
+            cx.hooks(self, |p, h| p.after_pick(h, running.task()));
         }
         running
     }

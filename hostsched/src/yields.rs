@@ -4,7 +4,7 @@
 //! that the next picks may refuse ([`crate::buddies`]). Property: a yield changes only the yielder's queue and the target's.
 use crate::entity::{SchedPolicy, Slot, TaskState};
 use crate::ids::TaskId;
-use crate::policy::Hooks;
+use crate::policy::{Hooks, SpinWalk, YieldTo};
 use crate::rq::{Rq, RunQueues};
 use crate::sched::{Cx, Sched};
 use crate::topology::CpuId;
@@ -26,6 +26,12 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
     /// with `preempt`). True if the request was taken: then call `schedule` next. It is refused if the target runs,
     /// blocks or is gone.
     pub fn yield_to(&mut self, cpu: CpuId, target: TaskId) -> bool {
+        self.yield_boosting(cpu, YieldTo::fair(target))
+    }
+
+    /// [`Self::yield_to`], strict or not.
+    fn yield_boosting(&mut self, cpu: CpuId, request: YieldTo) -> bool {
+        let target = request.to;
         loop {
             let host = self.cx.host;
             let Some((there, _)) = host.tasks.get(target.index()).and_then(|t| t.place()) else { return false };
@@ -35,7 +41,7 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
                     let slot = rq.slot_of(host, target)?;
                     let taken = rq.accepts_yield(slot) && rq.current().is_some();
                     if taken {
-                        rq.set_next_buddy(slot);
+                        rq.boost(slot, request.strict);
                         rq.stats.yld_count += 1;
                         rq.yield_task(cx);
                     }
@@ -46,7 +52,7 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
                     let slot = other.slot_of(host, target)?;
                     let taken = other.accepts_yield(slot) && rq.current().is_some();
                     if taken {
-                        other.set_next_buddy(slot);
+                        other.boost(slot, request.strict);
                         rq.stats.yld_count += 1;
                         rq.yield_task(cx);
                         other.resched_curr_cx(cx);
@@ -70,13 +76,13 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
         let Some(spinner) = self.current(cpu) else { return false };
         let host = self.cx.host;
         for policy in host.policies().iter().filter(|p| p.hooks().intersects(Hooks::SPIN_DETECTED)) {
-            let mut boosted = None;
+            let (mut boosted, mut walk) = (None, SpinWalk::default());
             for _ in 0..2 * (host.tasks.len() + 1) {
                 let cx = &mut self.cx;
-                let candidate = self.rqs.with(cpu, |rq| policy.spin_detected(&mut cx.hook(rq), spinner));
+                let candidate = self.rqs.with(cpu, |rq| policy.spin_detected(&mut cx.hook(rq), spinner, &mut walk));
                 let Some(candidate) = candidate else { break };
-                if self.yield_to(cpu, candidate) {
-                    boosted = Some(candidate);
+                if self.yield_boosting(cpu, candidate) {
+                    boosted = Some(candidate.to);
                     break;
                 }
             }
@@ -91,6 +97,11 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
 }
 
 impl Rq {
+    /// Asks the next pick of this queue to take that task: if it is not too unfair, or in any case.
+    fn boost(&mut self, slot: Slot, strict: bool) {
+        if strict { self.set_gang_buddy(slot) } else { self.set_next_buddy(slot) }
+    }
+
     /// True if a `yield_to` in the task's favour makes sense: it is queued and does not run.
     fn accepts_yield(&self, slot: Slot) -> bool {
         self.curr != slot && self.task(slot).state == TaskState::Running && self.ents[slot.i()].on_rq
