@@ -23,4 +23,5 @@ pub mod row;
 pub mod stats;
 pub mod store;
 pub mod table;
+pub mod topology;
 pub mod units;
