@@ -1,6 +1,6 @@
 //! `vmmlab topology`: show a topology, or bring it into its normal form.
 
-use std::io::{self, Write};
+use std::fmt::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
 use hostsched::topology::{
@@ -92,14 +92,20 @@ pub enum TopologyError {
         /// Those that are.
         online: CpuSet,
     },
-    /// The result cannot be printed.
-    #[error("Cannot write the result")]
-    Output(#[from] io::Error),
+}
+
+/// What the command has to say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TopologyAnswer {
+    /// The result, for stdout.
+    pub result: String,
+    /// What was missing, assumed or broken: one sentence each, for stderr.
+    pub notices: Vec<String>,
 }
 
 impl Source {
-    /// The topology and its domains; notices go to `notes`.
-    fn load(&self, notes: &mut dyn Write) -> Result<(Import, SchedDomains), TopologyError> {
+    /// The topology with its domains, and all notices about both.
+    fn load(&self) -> Result<(Import, SchedDomains, Vec<String>), TopologyError> {
         let import = import(&self.topology, self.allow_broken_topology)?;
         let numa = match self.numa_levels {
             Numa::Nearest16 => NumaLevels::Nearest16,
@@ -107,24 +113,20 @@ impl Source {
         };
         let options = BuildOptions { numa, allow_broken: self.allow_broken_topology };
         let domains = build_sched_domains(&import.machine, import.machine.online(), options)?;
-        for notice in &import.notices {
-            writeln!(notes, "notice: {notice}")?;
-        }
-        for broken in domains.broken() {
-            writeln!(notes, "notice: broken topology: {broken}")?;
-        }
-        Ok((import, domains))
+        let broken = domains.broken().iter().map(|broken| format!("broken topology: {broken}"));
+        let notices = import.notices.iter().cloned().chain(broken).collect();
+        Ok((import, domains, notices))
     }
 }
 
-/// Runs the command: the result goes to `out` (stdout), notices to `notes` (stderr).
+/// Runs the command.
 ///
 /// # Errors
-/// When the topology cannot be read, or a kernel would refuse it; all are faults of the request but [`io::Error`]s.
-pub fn topology_command(args: &TopologyArgs, out: &mut dyn Write, notes: &mut dyn Write) -> Result<(), TopologyError> {
+/// When the topology cannot be read, or a kernel would refuse it: all are faults of the request.
+pub fn topology_command(args: &TopologyArgs) -> Result<TopologyAnswer, TopologyError> {
     match &args.action {
         Action::Show { source, cpu, gang_cpus } => {
-            let (import, domains) = source.load(notes)?;
+            let (import, domains, notices) = source.load()?;
             let online = import.machine.online();
             let cpus = match cpu {
                 None => online.clone(),
@@ -133,16 +135,21 @@ pub fn topology_command(args: &TopologyArgs, out: &mut dyn Write, notes: &mut dy
             if let Some(cpu) = cpus.and_not(online).first() {
                 return Err(TopologyError::NoSuchCpu { cpu, online: online.clone() });
             }
-            write!(out, "{}\n{}", draw::machine(&import), draw::domains(&domains, &cpus, *gang_cpus))?;
+            let result = format!("{}\n{}", draw::machine(&import), draw::domains(&domains, &cpus, *gang_cpus));
+            Ok(TopologyAnswer { result, notices })
         }
-        Action::Import { source } => writeln!(out, "{}", source.load(notes)?.0.machine)?,
+        Action::Import { source } => {
+            let (import, _, notices) = source.load()?;
+            Ok(TopologyAnswer { result: format!("{}\n", import.machine), notices })
+        }
         Action::Presets => {
+            let mut result = String::new();
             for preset in PRESETS {
-                writeln!(out, "{:<13} {}\n{:13} {}", preset.name, preset.topology, "", preset.about)?;
+                _ = writeln!(result, "{:<13} {}\n{:13} {}", preset.name, preset.topology, "", preset.about);
             }
+            Ok(TopologyAnswer { result, notices: Vec::new() })
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -157,18 +164,15 @@ mod tests {
         topology: TopologyArgs,
     }
 
-    /// Result and notices of a command line.
-    fn run(line: &str) -> Result<(String, String), String> {
+    fn run(line: &str) -> Result<TopologyAnswer, String> {
         let args = std::iter::once("topology").chain(line.split_ascii_whitespace());
         let cli = Cli::try_parse_from(args).map_err(|error| error.to_string())?;
-        let (mut out, mut notes) = (Vec::new(), Vec::new());
-        topology_command(&cli.topology, &mut out, &mut notes).map_err(|error| error.to_string())?;
-        Ok((String::from_utf8(out).unwrap(), String::from_utf8(notes).unwrap()))
+        topology_command(&cli.topology).map_err(|error| error.to_string())
     }
 
     #[test]
     fn show_draws_a_small_machine_and_its_domains() {
-        let (out, notes) = run("show 2s:2c:2t --cpu 2 --gang-cpus 4").unwrap();
+        let answer = run("show 2s:2c:2t --cpu 2 --gang-cpus 4").unwrap();
         let want = "\
 topology  2s:2c:2t
 online    8 CPU(s): 0-7
@@ -192,8 +196,7 @@ CPU 2, gang span 0-3, leader 0
   MC       span 0-3  groups 2-3 | 0-1  power 1178  flags 0x122f  idle_buddy 0
   CPU      span 0-7  groups 0-3 | 4-7  power 2356  flags 0x102f  idle_buddy -
 ";
-        assert_eq!(out, want);
-        assert_eq!(notes, "");
+        assert_eq!(answer, TopologyAnswer { result: want.into(), notices: Vec::new() });
     }
 
     #[test]
@@ -203,17 +206,17 @@ CPU 2, gang span 0-3, leader 0
             error.contains("beyond its last-level cache 0,3") && error.contains("--allow-broken-topology"),
             "{error}"
         );
-        let (out, notes) = run("import q6600-broken --allow-broken-topology").unwrap();
-        assert_eq!(out, "pkg=0-3:llc=0,3/1-2:mc=0-3\n");
-        assert!(notes.starts_with("notice: broken topology: CPU 0: the MC domain 0-3"), "{notes}");
+        let answer = run("import q6600-broken --allow-broken-topology").unwrap();
+        assert_eq!(answer.result, "pkg=0-3:llc=0,3/1-2:mc=0-3\n");
+        assert!(answer.notices[0].starts_with("broken topology: CPU 0: the MC domain 0-3"), "{:?}", answer.notices);
     }
 
     #[test]
     fn every_preset_is_listed_and_shown() {
-        let list = run("presets").unwrap().0;
+        let list = run("presets").unwrap().result;
         for preset in PRESETS {
             assert!(list.contains(preset.name));
-            let (out, _) = run(&format!("show {} --allow-broken-topology", preset.name)).unwrap();
+            let out = run(&format!("show {} --allow-broken-topology", preset.name)).unwrap().result;
             assert!(out.starts_with(&format!("topology  {}\n", preset.topology)), "{out}");
         }
     }
@@ -236,7 +239,7 @@ CPU 2, gang span 0-3, leader 0
             println!("skipped this_host_can_be_read_where_it_has_a_sys: no /sys/devices/system/cpu/cpu0");
             return;
         }
-        let normal = run("import auto --allow-broken-topology").unwrap().0;
+        let normal = run("import auto --allow-broken-topology").unwrap().result;
         assert!(normal.trim().parse::<hostsched::topology::Machine>().is_ok(), "{normal}");
     }
 }

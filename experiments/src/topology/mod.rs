@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use hostsched::topology::{CpuId, CpuSet, Machine, MachineError, TextError};
 use plan::CpuListError;
 
-pub use command::{TopologyArgs, TopologyError, topology_command};
+pub use command::{TopologyAnswer, TopologyArgs, TopologyError, topology_command};
 
 /// A machine and what its source said beyond it.
 #[derive(Debug, Clone, PartialEq, Eq)]
