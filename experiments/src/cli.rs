@@ -15,6 +15,7 @@ pub use gang::GangArgs;
 pub use run_args::{EngineChoice, Format, RUN_EXAMPLES, RunArgs};
 
 use crate::exit::{Error, Exit};
+use crate::topology::{TopologyArgs, topology_command};
 
 /// Compare remedies for overcommitted SMP virtual machines
 #[derive(Debug, Parser)]
@@ -46,6 +47,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Show or change which cgroups are gangs
     Gang(GangArgs),
+    /// Show a topology, or bring one from another tool into the normal form
+    Topology(TopologyArgs),
     /// List modes, workloads and the columns of the table
     List,
 }
@@ -64,8 +67,18 @@ pub fn execute(cli: &Cli, arguments: &[String]) -> Result<Exit, Error> {
         Command::Run(args) => run::run(args, arguments),
         Command::Doctor(args) => doctor::doctor(args),
         Command::Gang(args) => gang::gang(args),
+        Command::Topology(args) => topology(args),
         Command::List => list::list(),
     }
+}
+
+fn topology(args: &TopologyArgs) -> Result<Exit, Error> {
+    let answer = topology_command(args)?;
+    for notice in &answer.notices {
+        anstream::eprintln!("notice: {notice}");
+    }
+    print(&answer.result)?;
+    Ok(Exit::Ok)
 }
 
 /// Prints a result. A reader that has seen enough (`| head`) is no error.

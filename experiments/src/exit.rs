@@ -46,6 +46,9 @@ pub enum Error {
     /// What cgroups say.
     #[error(transparent)]
     Cgroup(#[from] vmm::cgroup::CgroupError),
+    /// A topology that cannot be had.
+    #[error(transparent)]
+    Topology(#[from] crate::topology::TopologyError),
     /// The run directory cannot be made.
     #[error("--out {}: cannot create it ({source}); name a new directory in a place that you may write to", .path.display())]
     Out {
@@ -81,7 +84,11 @@ impl Error {
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) | Self::Plan(_) | Self::Out { .. } | Self::Engine(EngineError::BadPlan(_)) => Exit::Usage,
+            Self::Usage(_)
+            | Self::Plan(_)
+            | Self::Topology(_)
+            | Self::Out { .. }
+            | Self::Engine(EngineError::BadPlan(_)) => Exit::Usage,
             Self::Engine(EngineError::Unsupported(_)) | Self::Unavailable(_) | Self::Cgroup(_) => Exit::Unsupported,
             Self::Engine(EngineError::Internal { .. }) | Self::File { .. } | Self::Stdout(_) | Self::Signals(_) => {
                 Exit::Internal
