@@ -19,7 +19,7 @@
 //! # Two tasks share a CPU
 //! ```
 //! use hostsched::topology::{BuildOptions, Machine};
-//! use hostsched::{Config, CpuId, Effects, Host, Limits, Nanos, TaskSpec, Waker};
+//! use hostsched::{Birth, Config, CpuId, Effects, Host, Limits, Nanos, TaskSpec, Waker};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let machine: Machine = "1s:2c".parse()?;
@@ -29,8 +29,9 @@
 //! let (mut rqs, mut fx) = (host.run_queues(), Effects::default());
 //! let cpu = CpuId(0);
 //!
-//! let a = host.at(start, &mut rqs, &mut fx).task_add(&TaskSpec::default())?;
-//! let b = host.at(start, &mut rqs, &mut fx).task_add(&TaskSpec::default())?;
+//! let task = TaskSpec { cpu, birth: Birth::Boot, ..TaskSpec::default() };
+//! let a = host.at(start, &mut rqs, &mut fx).task_add(&task)?;
+//! let b = host.at(start, &mut rqs, &mut fx).task_add(&task)?;
 //! assert_eq!(fx.resched, [cpu]);
 //! assert_eq!(host.at(start, &mut rqs, &mut fx).schedule(cpu).next, Some(a));
 //!
@@ -72,6 +73,7 @@ mod schedule;
 mod shares;
 mod stopper;
 mod task;
+pub mod testing;
 mod timeline;
 pub mod topology;
 mod trace;
@@ -79,7 +81,7 @@ mod wake;
 pub mod weight;
 mod yields;
 
-pub use config::{Config, Features, Switches, Sysctls};
+pub use config::{Config, Features, SettingError, Switches, Sysctls};
 pub use effects::{Effects, Ipi};
 pub use entity::{SchedPolicy, TaskState, TaskStats};
 pub use fair::sched_period;

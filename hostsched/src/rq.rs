@@ -135,7 +135,7 @@ impl Rq {
             stop_work: Vec::new(),
             last_load_update_tick: host.jiffies(),
             idle_stamp: Nanos(0),
-            avg_idle: host.config().sysctls.migration_cost.0.saturating_mul(2),
+            avg_idle: INITIAL_AVG_IDLE,
         }
     }
 
@@ -369,6 +369,9 @@ impl Rq {
         }
     }
 }
+
+/// `avg_idle` at boot: twice the migration cost that the kernel boots with (`sched_init`, 3.4).
+const INITIAL_AVG_IDLE: u64 = 1_000_000;
 
 /// Marks a slot without a task.
 const VACANT: TaskId = TaskId(u32::MAX);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::entity::{Entity, SchedPolicy, Slot, Task, TaskState, TaskStats};
 use crate::fair::{Dequeue, Enqueue};
-use crate::host::Host;
+use crate::host::{Host, TaskShared};
 use crate::ids::{GroupId, Nanos, TaskId, VmId, Vruntime};
 use crate::rq::{Rq, RunQueues};
 use crate::sched::{Cx, Sched};
@@ -33,6 +33,8 @@ pub enum Birth {
 /// A task to be.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TaskSpec {
+    /// The number that it shall have; `None` is the lowest that is free.
+    pub id: Option<TaskId>,
     /// Its group.
     pub group: GroupId,
     /// The VM whose vCPU it is.
@@ -57,6 +59,9 @@ pub enum TaskError {
     /// The table is full.
     #[error("all {0} tasks of the host are in use: make the host with room for more")]
     Full(u32),
+    /// The number asked for is in use, or beyond the table.
+    #[error("task number {0} is not free on this host")]
+    Taken(TaskId),
     /// No such group.
     #[error("there is no group {0}")]
     NoGroup(GroupId),
@@ -88,7 +93,11 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
         if let Some(vm) = spec.vm.filter(|vm| vm.index() >= host.vm_head.len()) {
             return Err(TaskError::NoVm(vm));
         }
-        let id = host.claim_task().ok_or(TaskError::Full(host.limits().tasks))?;
+        let id = match spec.id {
+            None => host.claim_task().ok_or(TaskError::Full(host.limits().tasks))?,
+            Some(id) if host.tasks.get(id.index()).is_some_and(TaskShared::claim) => id,
+            Some(id) => return Err(TaskError::Taken(id)),
+        };
         host.tasks[id.index()].group.store(spec.group.0, Relaxed);
         if let Some(vm) = spec.vm {
             host.join_vm(id, vm);
@@ -248,7 +257,7 @@ impl Rq {
 impl Host {
     /// Takes the lowest free task number.
     fn claim_task(&self) -> Option<TaskId> {
-        self.tasks.iter().position(crate::host::TaskShared::claim).map(TaskId::from_index)
+        self.tasks.iter().position(TaskShared::claim).map(TaskId::from_index)
     }
 
     /// Appends a task to the ring of its VM.

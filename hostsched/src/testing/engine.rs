@@ -1,0 +1,481 @@
+//! The event loop. Times inside are nanoseconds since the start; the scheduler's clock is [`EPOCH`] later.
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::queue::{Earliest, NEVER};
+use super::scenario::{EPOCH, Scenario, ScenarioError, Step, TaskPlan};
+use crate::ids::{GroupId, Nanos, TaskId};
+use crate::trace::Trace;
+use crate::{Birth, CpuId, Effects, Host, Rq, Sched, TaskInfo, TaskSpec, Waker};
+
+/// Steps that a task may take at one instant before it is taken for one that never ends.
+const STEPS_MAX: u32 = 1_000_000;
+
+/// Why a run stopped early.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The scenario is wrong.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A program takes no time.
+    #[error("task {task} took {STEPS_MAX} steps at {at_ns} ns: its program must run or block")]
+    Endless {
+        /// The task.
+        task: usize,
+        /// When.
+        at_ns: u64,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Waits {
+    /// Runs or is queued.
+    No,
+    /// Sleeps for a time.
+    Timer,
+    /// Waits to be woken.
+    Wake,
+    /// Has not started, or has ended.
+    Absent,
+}
+
+#[derive(Clone, Debug)]
+struct Progress {
+    /// Next step.
+    pc: usize,
+    /// Left of the current run segment.
+    left: u64,
+    /// Wake-ups that came too early.
+    credit: u64,
+    waits: Waits,
+    /// What it was when it ended.
+    last: Option<(CpuId, TaskInfo)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OnCpu {
+    task: Option<usize>,
+    /// When it was switched to.
+    since: u64,
+}
+
+/// A running scenario.
+#[derive(Debug)]
+pub struct Engine<'a, T> {
+    scenario: &'a Scenario,
+    host: Host,
+    rqs: Vec<Rq>,
+    fx: Effects,
+    trace: T,
+    now: u64,
+    progress: Vec<Progress>,
+    on_cpu: Vec<OnCpu>,
+    /// End of the current run segment, by CPU.
+    segments: Earliest,
+    /// (when, order of arming, task, CPU that armed it).
+    timers: BinaryHeap<Reverse<(u64, u64, usize, u32)>>,
+    armed: u64,
+    /// Tasks by start time; those before `started` have started.
+    starts: Vec<usize>,
+    started: usize,
+    ticks: Ticks,
+    resched: Vec<bool>,
+    ipis: Vec<Vec<crate::Ipi>>,
+    events: u64,
+}
+
+/// The order in which CPUs tick: a ring sorted by the offset of the tick within a tick length.
+#[derive(Clone, Debug)]
+struct Ticks {
+    /// (offset, CPU, first tick).
+    ring: Vec<(u64, usize, u64)>,
+    at: usize,
+    /// Start of the current round.
+    round: u64,
+    length: u64,
+}
+
+impl Ticks {
+    fn new(cpus: usize, length: u64, skew: u64) -> Self {
+        let entry = |c: usize| {
+            let shift = skew * c as u64;
+            (shift % length, c, length + shift)
+        };
+        let mut ring: Vec<_> = (0..cpus).map(entry).collect();
+        ring.sort_unstable();
+        let mut ticks = Self { ring, at: 0, round: length, length };
+        ticks.skip_absent();
+        ticks
+    }
+
+    #[inline]
+    fn time(&self) -> u64 {
+        self.round + self.ring[self.at].0
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.at += 1;
+        if self.at == self.ring.len() {
+            self.at = 0;
+            self.round += self.length;
+        }
+        self.skip_absent();
+    }
+
+    /// Skips CPUs whose first tick, a large skew, is still to come.
+    #[inline]
+    fn skip_absent(&mut self) {
+        while self.time() < self.ring[self.at].2 {
+            self.at += 1;
+            if self.at == self.ring.len() {
+                self.at = 0;
+                self.round += self.length;
+            }
+        }
+    }
+}
+
+impl<'a, T: Trace> Engine<'a, T> {
+    /// The scenario at its start: groups made, no task started.
+    ///
+    /// # Errors
+    /// A scenario that makes no sense.
+    pub fn new(scenario: &'a Scenario, host: Host, trace: T) -> Result<Self, ScenarioError> {
+        if !(1..=1_000_000_000).contains(&scenario.hz) {
+            return Err(ScenarioError::Hz(scenario.hz));
+        }
+        check_references(scenario)?;
+        let cpus = host.machine().cpu_slots();
+        let mut starts: Vec<usize> = (0..scenario.tasks.len()).collect();
+        starts.sort_by_key(|t| scenario.tasks[*t].start_ns);
+        let progress = Progress { pc: 0, left: 0, credit: 0, waits: Waits::Absent, last: None };
+        let mut engine = Self {
+            scenario,
+            rqs: host.run_queues(),
+            host,
+            fx: Effects::default(),
+            trace,
+            now: 0,
+            progress: vec![progress; scenario.tasks.len()],
+            on_cpu: vec![OnCpu { task: None, since: 0 }; cpus],
+            segments: Earliest::new(cpus),
+            timers: BinaryHeap::with_capacity(scenario.tasks.len()),
+            armed: 0,
+            starts,
+            started: 0,
+            ticks: Ticks::new(cpus, scenario.tick_ns(), scenario.tick_skew_ns),
+            resched: vec![false; cpus],
+            ipis: vec![Vec::new(); cpus],
+            events: 0,
+        };
+        for g in &scenario.groups {
+            let parent = g.parent.map_or(GroupId::ROOT, |p| GroupId::from_index(p + 1));
+            engine.sched().group_create(parent, g.shares, false)?;
+        }
+        Ok(engine)
+    }
+
+    /// The scheduler at the current instant.
+    #[inline]
+    pub fn sched(&mut self) -> Sched<'_, Vec<Rq>, &mut T> {
+        self.host.traced(EPOCH + Nanos(self.now), &mut self.rqs, &mut self.fx, &mut self.trace)
+    }
+
+    /// The host.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The run queues.
+    #[must_use]
+    pub fn rqs(&self) -> &[Rq] {
+        &self.rqs
+    }
+
+    /// The trace sink.
+    #[must_use]
+    pub fn trace(&self) -> &T {
+        &self.trace
+    }
+
+    /// Tasks of the scenario.
+    #[must_use]
+    pub fn task_count(&self) -> usize {
+        self.progress.len()
+    }
+
+    /// Events so far.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Runs up to an instant (exclusive) and brings all clocks there.
+    ///
+    /// # Errors
+    /// A program that takes no time, a task that cannot be made.
+    pub fn run_until(&mut self, end_ns: u64) -> Result<(), RunError> {
+        loop {
+            let start = self.starts.get(self.started).map_or(NEVER, |t| self.scenario.tasks[*t].start_ns);
+            let segment = self.segments.time();
+            let timer = self.timers.peek().map_or(NEVER, |Reverse((at, ..))| *at);
+            let tick = self.ticks.time();
+            let at = start.min(segment).min(timer).min(tick);
+            if at >= end_ns {
+                break;
+            }
+            self.now = at;
+            self.events += 1;
+            if start == at {
+                self.start_tasks()?;
+            } else if segment == at {
+                let cpu = self.segments.cpu();
+                self.segment_ends(cpu)?;
+            } else if timer == at {
+                self.timer_fires()?;
+            } else {
+                let cpu = self.ticks.ring[self.ticks.at].1;
+                self.ticks.advance();
+                self.sched().tick(cpu_id(cpu));
+                if !self.fx.is_empty() {
+                    self.settle_all(Some(cpu))?;
+                }
+            }
+        }
+        self.now = end_ns;
+        for cpu in 0..self.rqs.len() {
+            self.sched().sync(cpu_id(cpu));
+        }
+        Ok(())
+    }
+
+    /// A task as it is now, or as it was when it ended; `None` before it starts.
+    #[must_use]
+    pub fn task(&self, task: usize) -> Option<(CpuId, TaskInfo)> {
+        if let Some(last) = &self.progress[task].last {
+            return Some(last.clone());
+        }
+        let id = TaskId::from_index(task);
+        let cpu = self.host.task_cpu(id)?;
+        Some((cpu, self.rqs[cpu.index()].task_info(&self.host, id)?))
+    }
+
+    fn start_tasks(&mut self) -> Result<(), RunError> {
+        while let Some(&task) = self.starts.get(self.started)
+            && self.scenario.tasks[task].start_ns == self.now
+        {
+            self.started += 1;
+            let plan = &self.scenario.tasks[task];
+            self.progress[task].waits = Waits::No;
+            let spec = spec(task, plan);
+            self.sched().task_add(&spec).map_err(|e| ScenarioError::Task(task, e))?;
+        }
+        self.settle_all(None)
+    }
+
+    fn segment_ends(&mut self, cpu: usize) -> Result<(), RunError> {
+        if let Some(task) = self.on_cpu[cpu].task {
+            self.progress[task].left = 0;
+            self.on_cpu[cpu].since = self.now;
+        }
+        self.segments.set(cpu, NEVER);
+        self.settle(cpu)?;
+        self.settle_all(None)
+    }
+
+    fn timer_fires(&mut self) -> Result<(), RunError> {
+        if let Some(Reverse((_, _, task, cpu))) = self.timers.pop() {
+            self.progress[task].waits = Waits::No;
+            self.sched().wake(TaskId::from_index(task), Waker::on(CpuId(cpu)));
+            self.settle_all(usize::try_from(cpu).ok())?;
+        }
+        Ok(())
+    }
+
+    /// Collects the effects of the last operations.
+    fn take_effects(&mut self) {
+        for cpu in self.fx.resched.drain(..) {
+            self.resched[cpu.index()] = true;
+        }
+        for (cpu, ipi) in self.fx.ipis.drain(..) {
+            self.ipis[cpu.index()].push(ipi);
+        }
+    }
+
+    /// Settles the CPU of the event, then the others until all is quiet.
+    fn settle_all(&mut self, first: Option<usize>) -> Result<(), RunError> {
+        self.take_effects();
+        if let Some(cpu) = first
+            && self.resched[cpu]
+        {
+            self.settle(cpu)?;
+        }
+        loop {
+            let mut quiet = true;
+            for cpu in 0..self.ipis.len() {
+                while let Some(ipi) = self.ipis[cpu].pop() {
+                    quiet = false;
+                    self.sched().ipi_received(cpu_id(cpu), ipi);
+                    self.take_effects();
+                }
+            }
+            for cpu in 0..self.resched.len() {
+                if self.resched[cpu] {
+                    quiet = false;
+                    self.settle(cpu)?;
+                }
+            }
+            if quiet {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reschedules the CPU if need be and lets its task take steps until it has time to run.
+    fn settle(&mut self, cpu: usize) -> Result<(), RunError> {
+        let mut steps = 0;
+        loop {
+            if std::mem::take(&mut self.resched[cpu]) && self.rqs[cpu].need_resched() {
+                self.schedule(cpu);
+            }
+            if self.resched[cpu] {
+                continue;
+            }
+            let Some(task) = self.on_cpu[cpu].task else { return Ok(()) };
+            if self.progress[task].left > 0 {
+                return Ok(());
+            }
+            steps += 1;
+            if steps > STEPS_MAX {
+                return Err(RunError::Endless { task, at_ns: self.now });
+            }
+            self.step(cpu, task);
+            self.take_effects();
+        }
+    }
+
+    /// Switches the CPU to whom the scheduler picks.
+    fn schedule(&mut self, cpu: usize) {
+        let next = self.sched().schedule(cpu_id(cpu)).next.map(TaskId::index);
+        self.take_effects();
+        let now = self.now;
+        let current = &mut self.on_cpu[cpu];
+        if current.task == next {
+            return;
+        }
+        if let Some(old) = current.task {
+            let ran = now - current.since;
+            self.progress[old].left = self.progress[old].left.saturating_sub(ran);
+        }
+        *current = OnCpu { task: next, since: now };
+        self.arm(cpu);
+    }
+
+    /// Sets the end of the run segment of the CPU's current task.
+    fn arm(&mut self, cpu: usize) {
+        let left = self.on_cpu[cpu].task.map_or(0, |t| self.progress[t].left);
+        let end = if left == 0 { NEVER } else { self.now + left };
+        self.segments.set(cpu, if end < self.scenario.duration_ns { end } else { NEVER });
+    }
+
+    /// The current task of the CPU takes the next step of its program.
+    fn step(&mut self, cpu: usize, task: usize) {
+        let plan = &self.scenario.tasks[task];
+        let p = &mut self.progress[task];
+        if p.pc >= plan.program.len() {
+            p.pc = plan.loop_from;
+        }
+        let step = plan.program.get(p.pc).copied().unwrap_or(Step::Exit);
+        p.pc += 1;
+        let id = cpu_id(cpu);
+        match step {
+            Step::Run(ns) => {
+                p.left = ns;
+                self.on_cpu[cpu].since = self.now;
+                self.arm(cpu);
+            }
+            Step::Sleep(ns) => {
+                p.waits = Waits::Timer;
+                self.timers.push(Reverse((self.now + ns, self.armed, task, id.0)));
+                self.armed += 1;
+                self.sched().block_current(id);
+                self.schedule(cpu);
+            }
+            Step::Wait if p.credit > 0 => p.credit -= 1,
+            Step::Wait => {
+                p.waits = Waits::Wake;
+                self.sched().block_current(id);
+                self.schedule(cpu);
+            }
+            Step::Wake(other) => self.wake(other, Waker { cpu: id, sync: false }),
+            Step::WakeSync(other) => self.wake(other, Waker { cpu: id, sync: true }),
+            Step::Yield => {
+                self.sched().yield_current(id);
+                self.schedule(cpu);
+            }
+            Step::Exit => {
+                self.sched().sync(id);
+                let last = self.task(task);
+                let p = &mut self.progress[task];
+                p.waits = Waits::Absent;
+                p.last = last;
+                self.sched().exit_current(id);
+                self.schedule(cpu);
+            }
+        }
+    }
+
+    fn wake(&mut self, other: usize, waker: Waker) {
+        let p = &mut self.progress[other];
+        if p.waits == Waits::Wake {
+            p.waits = Waits::No;
+            self.sched().wake(TaskId::from_index(other), waker);
+        } else {
+            p.credit += 1;
+        }
+    }
+}
+
+fn cpu_id(cpu: usize) -> CpuId {
+    CpuId(u32::try_from(cpu).unwrap_or(u32::MAX))
+}
+
+/// The task as the scheduler gets it. Task numbers are indices.
+fn spec(task: usize, plan: &TaskPlan) -> TaskSpec {
+    let birth = match (plan.start_ns, plan.start_cpu) {
+        (0, Some(_)) => Birth::Boot,
+        (0, None) => Birth::BootBalanced,
+        (_, Some(_)) => Birth::Fork,
+        (_, None) => Birth::ForkBalanced,
+    };
+    TaskSpec {
+        id: Some(TaskId::from_index(task)),
+        group: plan.group.map_or(GroupId::ROOT, |g| GroupId::from_index(g + 1)),
+        nice: plan.nice,
+        policy: plan.policy,
+        affinity: plan.affinity.clone(),
+        cpu: CpuId(plan.start_cpu.unwrap_or(0)),
+        birth,
+        ..TaskSpec::default()
+    }
+}
+
+/// Refuses programs and groups that name what is not there.
+fn check_references(scenario: &Scenario) -> Result<(), ScenarioError> {
+    let (tasks, groups) = (scenario.tasks.len(), scenario.groups.len());
+    for (task, plan) in scenario.tasks.iter().enumerate() {
+        if let Some(group) = plan.group.filter(|g| *g >= groups) {
+            return Err(ScenarioError::Missing { task, what: "group", index: group, count: groups });
+        }
+        for step in &plan.program {
+            if let Step::Wake(other) | Step::WakeSync(other) = *step
+                && other >= tasks
+            {
+                return Err(ScenarioError::Missing { task, what: "task", index: other, count: tasks });
+            }
+        }
+    }
+    Ok(())
+}
