@@ -108,7 +108,7 @@ pub struct TaskStats {
     pub nr_migrations: u64,
     /// Wake-ups of the blocked task.
     pub nr_wakeups: u64,
-    /// Time spent runnable but not running, ended waits only (`statistics.wait_sum`).
+    /// Time spent runnable but not running (`statistics.wait_sum`).
     pub wait_sum: Nanos,
     /// The longest such wait.
     pub wait_max: Nanos,

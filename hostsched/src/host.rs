@@ -21,7 +21,7 @@ use crate::trace::{NoTrace, Trace};
 use crate::weight::NICE_0_LOAD;
 
 /// Steps of load history (`CPU_LOAD_IDX_MAX`).
-pub const CPU_LOAD_IDX_MAX: usize = 5;
+pub(crate) const CPU_LOAD_IDX_MAX: usize = 5;
 
 /// How many tasks and groups a host has room for. Tables are made once, so nothing allocates later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,6 +149,9 @@ pub struct Host {
     next_jiffy: AtomicU64,
     policies: Vec<Box<dyn Policy>>,
     hooks: Hooks,
+    /// Held while a serialized domain is balanced.
+    pub(crate) balancing: AtomicBool,
+    build: BuildOptions,
 }
 
 impl Host {
@@ -177,6 +180,8 @@ impl Host {
             groups: (0..room(limits.groups)).map(|_| GroupShared::default()).collect(),
             policies: Vec::new(),
             hooks: Hooks::NONE,
+            balancing: AtomicBool::new(false),
+            build,
             config,
             limits,
             machine,
@@ -200,6 +205,15 @@ impl Host {
     #[must_use]
     pub fn policies(&self) -> &[Box<dyn Policy>] {
         &self.policies
+    }
+
+    /// Lets every policy elect anew.
+    pub(crate) fn tell_policies(&mut self, cpu: CpuId, online: bool, now: Nanos) {
+        let mut policies = std::mem::take(&mut self.policies);
+        for policy in &mut policies {
+            policy.cpu_changed(self, cpu, online, now);
+        }
+        self.policies = policies;
     }
 
     /// True if some policy wants one of these hooks.
@@ -346,8 +360,8 @@ impl Host {
     }
 
     /// Replaces the domains by those of the CPUs in `online` (`partition_sched_domains`).
-    pub(crate) fn rebuild_domains(&mut self, online: &CpuSet, build: BuildOptions) -> Result<(), BrokenTopology> {
-        let mut domains = build_sched_domains(&self.machine, online, build)?;
+    pub(crate) fn rebuild_domains(&mut self, online: &CpuSet) -> Result<(), BrokenTopology> {
+        let mut domains = build_sched_domains(&self.machine, online, self.build)?;
         tune(&self.config, &mut domains);
         self.sgps = sgps(&domains);
         self.domains = domains;

@@ -58,6 +58,7 @@
 mod balance;
 mod buddies;
 mod cfs_rq;
+mod check;
 pub mod config;
 mod effects;
 mod entity;
@@ -81,6 +82,8 @@ mod wake;
 pub mod weight;
 mod yields;
 
+pub use balance::HotplugError;
+pub use check::{Checker, Violation};
 pub use config::{Config, Features, SettingError, Switches, Sysctls};
 pub use effects::{Effects, Ipi};
 pub use entity::{SchedPolicy, TaskState, TaskStats};

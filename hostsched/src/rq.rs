@@ -9,6 +9,7 @@
 //! Both give them out through [`RunQueues`].
 //!
 //! Property: runtime of the tasks + idle time + stolen time = elapsed time, to the nanosecond.
+use crate::balance::SdState;
 use crate::cfs_rq::CfsRq;
 use crate::entity::{Entity, Slot, Task, TaskState, TaskStats};
 use crate::host::Host;
@@ -98,6 +99,16 @@ pub struct Rq {
     pub(crate) idle_stamp: Nanos,
     /// How long it usually is idle (`avg_idle`).
     pub(crate) avg_idle: u64,
+    /// The CPU was idle at its last tick (`idle_balance`).
+    pub(crate) idle_at_tick: bool,
+    /// A task is about to be pushed away (`active_balance`).
+    pub(crate) active_balance: bool,
+    /// Jiffy at which some domain is due (`next_balance`).
+    pub(crate) next_balance: u64,
+    /// This CPU's state of each of its domains.
+    pub(crate) sd: Vec<SdState>,
+    /// Number of the last pass that computed `h_load`.
+    pub(crate) h_load_pass: u64,
 }
 
 /// Ends of a doubly linked list of slots.
@@ -136,6 +147,11 @@ impl Rq {
             last_load_update_tick: host.jiffies(),
             idle_stamp: Nanos(0),
             avg_idle: INITIAL_AVG_IDLE,
+            idle_at_tick: false,
+            active_balance: false,
+            next_balance: host.jiffies(),
+            sd: SdState::for_cpu(host, cpu),
+            h_load_pass: 0,
         }
     }
 
@@ -190,6 +206,10 @@ impl Rq {
     pub fn task_info(&self, host: &Host, task: TaskId) -> Option<TaskInfo> {
         let (_, slot) = host.tasks.get(task.index())?.place().filter(|(cpu, _)| *cpu == self.cpu)?;
         let (t, e) = (self.task(slot), &self.ents[slot.i()]);
+        let mut stats = t.stats;
+        if e.on_rq && self.curr != slot {
+            stats.wait_sum += self.clock - t.wait_start;
+        }
         Some(TaskInfo {
             state: t.state,
             running: self.curr == slot,
@@ -199,7 +219,7 @@ impl Rq {
             weight: e.load.weight,
             nice: t.nice,
             affinity: t.affinity.clone(),
-            stats: t.stats,
+            stats,
         })
     }
 

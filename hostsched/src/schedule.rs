@@ -209,7 +209,7 @@ fn decay_load_missed(load: u64, missed: u64, idx: usize) -> u64 {
         return 0;
     }
     let bits = DEGRADE_FACTOR[idx].iter().enumerate().filter(|(j, _)| missed >> j & 1 == 1);
-    bits.fold(load, |load, (_, factor)| load * factor >> 7)
+    bits.fold(load, |load, (_, factor)| (load * factor) >> 7)
 }
 
 #[cfg(test)]
@@ -218,9 +218,9 @@ mod tests {
 
     #[test]
     fn a_load_without_load_decays_to_nothing() {
-        for idx in 1..CPU_LOAD_IDX_MAX {
+        for (idx, ticks) in DEGRADE_ZERO_TICKS.into_iter().enumerate().skip(1) {
             assert_eq!(decay_load_missed(1 << 20, 0, idx), 1 << 20);
-            assert_eq!(decay_load_missed(1 << 20, DEGRADE_ZERO_TICKS[idx], idx), 0);
+            assert_eq!(decay_load_missed(1 << 20, ticks, idx), 0);
             assert!(decay_load_missed(1 << 20, 3, idx) < decay_load_missed(1 << 20, 2, idx));
         }
         // Index 2 after 8 ticks: 12 / 128.

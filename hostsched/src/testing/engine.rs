@@ -417,7 +417,7 @@ impl<'a, T: Trace> Engine<'a, T> {
             }
             Step::Exit => {
                 self.sched().sync(id);
-                let last = self.task(task);
+                let last = self.task(task).map(|(cpu, t)| (cpu, TaskInfo { on_rq: false, running: false, ..t }));
                 let p = &mut self.progress[task];
                 p.waits = Waits::Absent;
                 p.last = last;
