@@ -56,6 +56,8 @@ pub struct Outcome {
     pub window: Option<(Snapshot, Snapshot)>,
     /// The very end.
     pub end: Option<Snapshot>,
+    /// CLOCK_MONOTONIC ns at which the last thread stood before the gate, if all came there.
+    pub all_ready_ns: Option<u64>,
     /// CLOCK_MONOTONIC ns at which the last vCPU came online, if all did.
     pub all_online_ns: Option<u64>,
     /// Last words by vCPU index; `None`: the thread was given up.
@@ -214,6 +216,7 @@ impl Conductor {
             Message::Ready => {
                 self.ready += 1;
                 if self.ready == self.online.len() {
+                    self.outcome.all_ready_ns = Some(monotonic_ns());
                     self.shared.gate.open();
                 }
             }

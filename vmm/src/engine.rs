@@ -26,7 +26,7 @@ use crate::record::{Made, record};
 use crate::sched::VcpuIndex;
 use crate::scheduler::{Scheduler, host_affinity};
 use crate::stats::PhaseCell;
-use crate::sync::{Arc, AtomicBool};
+use crate::sync::{Arc, AtomicBool, AtomicU32};
 use crate::vcpu::{Gate, PanicHook, RunShared, thread_main};
 
 /// Samples a second of the guest profile under the kernel's scheduler; the lab's samples at every tick.
@@ -113,6 +113,7 @@ impl Engine for Kvm {
         install_handler().map_err(|e| internal("installing the kick signal's handler", e))?;
         let began_ns = monotonic_ns();
         let (guests, vcpus) = self.boot_all(plan, &kvm)?;
+        let booted_ns = monotonic_ns();
         let shared = Arc::new(self.share(plan, guests)?);
         let (sender, inbox) = unbounded();
         let bells = bells(plan.vms)?;
@@ -128,7 +129,7 @@ impl Engine for Kvm {
         drop(sender);
         let outcome = conductor.lead().map_err(|e| internal("running the control loop", e))?;
         join(threads, |index| outcome.ended[index].is_some());
-        Ok(record(plan, Made { shared: &shared, began_ns, outcome }))
+        Ok(record(plan, Made { shared: &shared, began_ns, booted_ns, outcome }))
     }
 }
 
@@ -154,6 +155,7 @@ impl Kvm {
         let guests = Arc::new(guests);
         Ok(RunShared {
             sched: Scheduler::new(plan, &guests)?,
+            offline: AtomicU32::new(plan.vms * plan.vcpus),
             guests,
             phase: PhaseCell::default(),
             gate: Gate::default(),

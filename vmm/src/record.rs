@@ -20,6 +20,9 @@ use crate::stats::{Counter, histogram};
 use crate::sync::Ordering;
 use crate::vcpu::RunShared;
 
+/// Measured time after which a VM without a single record is a failure.
+const NOTHING_DONE_NS: u64 = 1_000_000_000;
+
 /// What the engine has in hand when a run is over.
 #[derive(Debug)]
 pub struct Made<'a> {
@@ -27,6 +30,8 @@ pub struct Made<'a> {
     pub shared: &'a RunShared,
     /// CLOCK_MONOTONIC ns before the first VM was created.
     pub began_ns: u64,
+    /// After the last VM was ready to be entered.
+    pub booted_ns: u64,
     /// What the control loop saw.
     pub outcome: Outcome,
 }
@@ -39,10 +44,14 @@ fn guest_counter(counters: &[u64; GuestCounters::NAMES.len()], name: &str) -> u6
 /// Writes the record.
 #[must_use]
 pub fn record(plan: &RunPlan, made: Made<'_>) -> RunRecord {
-    let Made { shared, began_ns, mut outcome } = made;
+    let Made { shared, began_ns, booted_ns, mut outcome } = made;
     let guests = &shared.guests;
     let mut record = RunRecord::empty(plan);
     record.startup_ns = outcome.all_online_ns.map_or(0, |at| at.saturating_sub(began_ns));
+    record.counters.insert("startup_boot_ns".to_owned(), booted_ns - began_ns);
+    if let Some(ready_ns) = outcome.all_ready_ns {
+        record.counters.insert("startup_threads_ns".to_owned(), ready_ns - booted_ns);
+    }
     settings(plan, guests, &mut record);
     shared.sched.describe(&mut record);
     if let Some((from, to)) = outcome.window.take() {
@@ -260,6 +269,13 @@ fn failures(guests: &Guests, outcome: &Outcome, record: &mut RunRecord) {
     }
     for failure in &outcome.failures {
         record.failures.push(failure.clone());
+    }
+    // A run shorter than the watchdog's patience: measured for a second or more, and nothing was done.
+    if record.duration_ns >= NOTHING_DONE_NS && outcome.stuck.is_empty() {
+        for vm in record.vms.iter().zip(&guests.vms).filter(|(vm, _)| vm.records == 0).map(|(_, vm)| vm) {
+            let message = format!("VM {} completed no record in {} ms", vm.number, record.duration_ns / 1_000_000);
+            record.failures.push(Failure { check: "watchdog".into(), message });
+        }
     }
     for (check, count, what) in [
         ("stale-read", record.stale_reads, "the real TLB"),

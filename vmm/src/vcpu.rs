@@ -37,7 +37,7 @@ use crate::outbox::{Ended, Message, Outbox};
 use crate::sched::{Permit, VcpuIndex, VcpuThread};
 use crate::scheduler::{Scheduler, bind_self};
 use crate::stats::{Counter, PhaseCell, ThreadStats};
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicBool, AtomicU32, Condvar, Mutex, Ordering, lock};
 use crate::tick::TickTimer;
 use crate::vectors::Injection;
 
@@ -89,6 +89,8 @@ pub struct RunShared {
     pub phase: PhaseCell,
     /// Nobody enters before it opens.
     pub gate: Gate,
+    /// vCPUs that have not come online.
+    pub offline: AtomicU32,
     /// Set before the scheduler is stopped: ends waits that the scheduler does not know of.
     pub stopping: AtomicBool,
     /// Where the scheduler does not tick: how often to sample the profile, in ns.
@@ -170,8 +172,19 @@ enum State {
     Ask,
     Enter,
     Call(Doorbell),
-    Halt { until_ns: Option<u64> },
+    Halt(Until),
     Leave(Leave),
+}
+
+/// What ends a halt. A pending vector ends each of them.
+#[derive(Debug, Clone, Copy)]
+enum Until {
+    /// The kick latch, which it consumes.
+    Kicked,
+    /// A time, CLOCK_MONOTONIC ns.
+    Time(u64),
+    /// Every vCPU of the run is online.
+    AllOnline,
 }
 
 #[derive(Debug)]
@@ -202,7 +215,7 @@ impl Vcpu<'_> {
                 State::Ask => self.ask(),
                 State::Enter => self.enter(),
                 State::Call(doorbell) => self.call(doorbell),
-                State::Halt { until_ns } => self.halt(until_ns),
+                State::Halt(until) => self.halt(until),
                 State::Leave(why) => return why,
             }
         }
@@ -260,7 +273,7 @@ impl Vcpu<'_> {
             }
             Ok(VcpuExit::Hlt) => {
                 self.own.counters.add(Counter::ExitHlt, 1);
-                State::Halt { until_ns: None }
+                State::Halt(Until::Kicked)
             }
             Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => {
                 self.own.counters.add(Counter::ExitIntr, 1);
@@ -310,7 +323,7 @@ impl Vcpu<'_> {
         match doorbell {
             Doorbell::Nop => {}
             Doorbell::SendIpi(targets) => self.send_ipi(targets),
-            Doorbell::Halt => return State::Halt { until_ns: None },
+            Doorbell::Halt => return State::Halt(Until::Kicked),
             Doorbell::KickCpu(vcpu) => {
                 let target = self.sibling(vcpu);
                 self.shared.guests.kick(self.shared.sched.vcpu_sched(), target, self.index);
@@ -370,15 +383,18 @@ impl Vcpu<'_> {
     fn begin_io(&self, time: Duration) -> State {
         let until_ns = monotonic_ns() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
         self.outbox.send(Message::WakeAt { index: self.index, at_ns: until_ns });
-        State::Halt { until_ns: Some(until_ns) }
+        State::Halt(Until::Time(until_ns))
     }
 
-    /// Sleeps until a vector is pending, or, without a time, until the kick latch is set, or, with one, until then.
-    fn halt(&mut self, until_ns: Option<u64>) -> State {
-        let own = self.own;
-        let woken = || match until_ns {
-            None => own.latch.is_set() || !own.vectors.is_empty(),
-            Some(at) => monotonic_ns() >= at || !own.vectors.is_empty(),
+    fn halt(&mut self, until: Until) -> State {
+        let (own, shared) = (self.own, self.shared);
+        let woken = || {
+            !own.vectors.is_empty()
+                || match until {
+                    Until::Kicked => own.latch.is_set(),
+                    Until::Time(at_ns) => monotonic_ns() >= at_ns,
+                    Until::AllOnline => shared.offline.load(Ordering::Acquire) == 0,
+                }
         };
         if woken() {
             self.count(Counter::HaltsSkipped);
@@ -387,9 +403,21 @@ impl Vcpu<'_> {
             self.thread.halt(&woken);
             own.halted.store(false, Ordering::Relaxed);
         }
-        if until_ns.is_none() {
+        if matches!(until, Until::Kicked) {
             own.latch.consume();
         }
+        State::Ask
+    }
+
+    /// Starts all workloads together: who comes online halts until the last one has, and that one wakes the others.
+    /// Without it the last of many vCPUs would come online after as many time slices of vCPUs that work already.
+    fn come_online(&self) -> State {
+        self.outbox.send(Message::Online { index: self.index, at_ns: monotonic_ns() });
+        if self.shared.offline.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return State::Halt(Until::AllOnline);
+        }
+        let others = self.shared.guests.indices().filter(|index| *index != self.index);
+        others.for_each(|index| self.shared.sched.vcpu_sched().wake(index, Some(self.index)));
         State::Ask
     }
 
@@ -406,9 +434,7 @@ impl Vcpu<'_> {
     fn report(&mut self, report: Report) -> State {
         let exception = &self.page.exception.0;
         match report {
-            Report::Online if !std::mem::replace(&mut self.online, true) => {
-                self.outbox.send(Message::Online { index: self.index, at_ns: monotonic_ns() });
-            }
+            Report::Online if !std::mem::replace(&mut self.online, true) => return self.come_online(),
             Report::Done if !std::mem::replace(&mut self.done, true) => self.outbox.send(Message::Done),
             Report::Online | Report::Done => {}
             Report::Panic => return State::Leave(Leave::GuestPanic),
