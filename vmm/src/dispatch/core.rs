@@ -30,6 +30,8 @@ pub(super) enum Input {
     Block(CpuId),
     /// The current task ends; pick the next one.
     Exit(CpuId),
+    /// The thread of the current task has arrived on the CPU and runs its guest from here on.
+    GuestMode(CpuId),
     /// A tick.
     Tick(CpuId),
     /// What the task was halted for came.
@@ -74,6 +76,10 @@ pub(super) fn perform<Q: RunQueues>(
         Input::Exit(cpu) => {
             sched.exit_current(*cpu);
             Output::Next(sched.schedule(*cpu).next)
+        }
+        Input::GuestMode(cpu) => {
+            sched.guest_mode(*cpu, true);
+            Output::Done
         }
         Input::Tick(cpu) => {
             sched.tick(*cpu);

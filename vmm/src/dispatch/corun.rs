@@ -1,40 +1,38 @@
-//! How often the members of a gang really run together.
+//! How often the vCPUs of a VM really run together, under any policy: what gang scheduling is there to raise.
 //!
-//! A *window* is open while at least one member of the gang runs and at least two are runnable. It is *covered* while
-//! all runnable members run at once. Coverage is covered time over open time, all gangs together: 1 means that no
-//! member ever waited while another ran.
+//! Time is *open* while at least one vCPU of the VM runs and at least two are runnable, and *covered* while all runnable
+//! ones run at once. Covered over open time is the VM's co-run fraction: 1 means that no vCPU ever waited while another
+//! ran. (Gang coverage, which `hostsched` measures, looks at the windows of gang policies only.)
 //!
-//! A member runs from the moment its thread has the CPU (`sched_in`) until it gives it up; a doorbell exit in between
+//! A vCPU runs from the moment its thread has the CPU (`sched_in`) until it gives it up; a doorbell exit in between
 //! counts as running, for the guest's neighbours see no difference. The lab's view: time that the host's own kernel
 //! takes from the thread is not seen here.
 
 use crate::sync::{Mutex, lock};
 
-/// Totals of one gang.
+/// Totals of one VM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct CorunTotals {
-    /// Time with an open window.
+    /// Open time.
     pub(super) open_ns: u64,
-    /// Part of it in which all runnable members ran.
+    /// Part of it in which all runnable vCPUs ran.
     pub(super) covered_ns: u64,
-    /// Windows that were opened.
-    pub(super) windows: u64,
 }
 
-/// What a member does.
+/// What a vCPU does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// A halted (or new) member became runnable.
+    /// A halted (or new) one became runnable.
     Wakes,
-    /// A runnable member took a CPU.
+    /// A runnable one took a CPU.
     Runs,
-    /// A running member lost its CPU and waits for another.
+    /// A running one lost its CPU and waits for another.
     Waits,
-    /// A running member halted or ended.
+    /// A running one halted or ended.
     Halts,
 }
 
-/// The clock of one gang.
+/// The clock of one VM.
 #[derive(Debug, Default)]
 pub(super) struct Corun(Mutex<State>);
 
@@ -48,11 +46,10 @@ struct State {
 }
 
 impl Corun {
-    /// A member changes at `now_ns`.
+    /// A vCPU changes at `now_ns`.
     pub(super) fn note(&self, change: Change, now_ns: u64) {
         let mut state = lock(&self.0);
         state.advance(now_ns);
-        let was_open = state.open();
         match change {
             Change::Wakes => state.runnable += 1,
             Change::Runs => state.running += 1,
@@ -61,9 +58,6 @@ impl Corun {
                 state.running -= 1;
                 state.runnable -= 1;
             }
-        }
-        if state.open() && !was_open {
-            state.totals.windows += 1;
         }
     }
 
@@ -98,29 +92,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_time_in_which_all_runnable_members_run_is_covered() {
-        let gang = Corun::default();
-        gang.note(Change::Wakes, 0);
-        gang.note(Change::Wakes, 0);
-        gang.note(Change::Runs, 100);
+    fn only_time_in_which_all_runnable_vcpus_run_is_covered() {
+        let vm = Corun::default();
+        vm.note(Change::Wakes, 0);
+        vm.note(Change::Wakes, 0);
+        vm.note(Change::Runs, 100);
         // One of two runs: open, not covered.
-        gang.note(Change::Runs, 150);
+        vm.note(Change::Runs, 150);
         // Both: covered.
-        gang.note(Change::Waits, 250);
-        gang.note(Change::Runs, 260);
-        gang.note(Change::Halts, 300);
-        // The other is alone and runnable: no window.
-        assert_eq!(gang.totals(1000), CorunTotals { open_ns: 200, covered_ns: 140, windows: 1 });
+        vm.note(Change::Waits, 250);
+        vm.note(Change::Runs, 260);
+        vm.note(Change::Halts, 300);
+        // The other is alone and runnable: closed.
+        assert_eq!(vm.totals(1000), CorunTotals { open_ns: 200, covered_ns: 140 });
     }
 
     #[test]
-    fn a_gang_larger_than_its_cpus_is_never_covered() {
-        let gang = Corun::default();
+    fn a_vm_with_more_vcpus_than_cpus_is_never_covered() {
+        let vm = Corun::default();
         for _ in 0..3 {
-            gang.note(Change::Wakes, 0);
+            vm.note(Change::Wakes, 0);
         }
-        gang.note(Change::Runs, 0);
-        gang.note(Change::Runs, 0);
-        assert_eq!(gang.totals(50), CorunTotals { open_ns: 50, covered_ns: 0, windows: 1 });
+        vm.note(Change::Runs, 0);
+        vm.note(Change::Runs, 0);
+        assert_eq!(vm.totals(50), CorunTotals { open_ns: 50, covered_ns: 0 });
     }
 }

@@ -83,7 +83,7 @@ impl Lab {
         (self.cpus[cpu.index()].token.holder() == Holder::Vcpu(vcpu)).then_some(cpu.0)
     }
 
-    /// The gang of a vCPU.
+    /// The co-run clock of a vCPU's VM.
     pub(super) fn corun(&self, vcpu: VcpuIndex) -> &Corun {
         &self.coruns[(vcpu.0 / self.config.vcpus) as usize]
     }
@@ -166,9 +166,6 @@ impl Lab {
 
     /// Delivers an IPI at a CPU, as that CPU.
     pub(super) fn receive(&self, pcpu: &Pcpu, ipi: Ipi, fx: &mut Effects) {
-        if matches!(ipi, Ipi::Gang { .. }) {
-            pcpu.count(|stats| stats.gang_ipis += 1);
-        }
         self.core.ask(Input::IpiReceived(CpuId(pcpu.slot), ipi), fx);
     }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
-use hostsched::topology::{CpuId, CpuSet};
+use hostsched::policy::counter;
+use hostsched::{CpuId, CpuSet, Nanos};
 use plan::metric;
 
-use super::corun::CorunTotals;
 use super::lab::Lab;
 use super::stats::histogram;
 use crate::kick::monotonic_ns;
@@ -22,7 +22,6 @@ pub struct LabStats {
     pub dispatch: Histogram<u64>,
     /// From a pick to the first instruction of the thread that was picked, ns.
     pub hand_over: Histogram<u64>,
-    gangs: CorunTotals,
 }
 
 impl LabStats {
@@ -44,19 +43,18 @@ impl LabStats {
             // Cannot fail: same bounds, and every count of the older one is in the newer.
             let _ = now.subtract(then);
         }
-        diff.gangs.open_ns -= earlier.gangs.open_ns;
-        diff.gangs.covered_ns -= earlier.gangs.covered_ns;
         diff
     }
 
-    /// Share of the time with at least one running and two runnable members of a VM in which all runnable ones ran,
-    /// 0 to 1; `None` if there was no such time.
+    /// Share of the time of gang windows with at least two runnable members in which all of them ran, 0 to 1; `None`
+    /// if there was no such time.
     #[must_use]
     pub fn coverage(&self) -> Option<f64> {
+        let ns = |name| self.counters.get(name).copied().filter(|ns| *ns > 0);
         // Nanoseconds of a run are far below 2^53.
         #[allow(clippy::cast_precision_loss)]
         let ratio = |part: u64, whole: u64| part as f64 / whole as f64;
-        (self.gangs.open_ns > 0).then(|| ratio(self.gangs.covered_ns, self.gangs.open_ns))
+        ns(counter::GANG_WINDOW_NS).map(|whole| ratio(ns(counter::GANG_COVERED_NS).unwrap_or(0), whole))
     }
 }
 
@@ -83,8 +81,6 @@ impl Lab {
             add(metric::MIGRATIONS, stats.migrations);
             add(metric::WAKEUPS, rq.ttwu_count);
             add(metric::TICKS, stats.ticks);
-            add(metric::GANG_IPIS, stats.gang_ipis);
-            add(metric::YIELDS, rq.yld_count);
             add("migration_ns", stats.migration_ns);
             add("halts_slept", stats.halts);
             add("steal_ns", stats.steal_ns);
@@ -94,19 +90,15 @@ impl Lab {
         }
         add(metric::IN_RUN_MAX, in_run_max.into());
         let now = monotonic_ns();
-        let mut gangs = CorunTotals::default();
         for corun in &self.coruns {
             let one = corun.totals(now);
-            gangs.open_ns += one.open_ns;
-            gangs.covered_ns += one.covered_ns;
-            gangs.windows += one.windows;
+            add("corun_open_ns", one.open_ns);
+            add("corun_covered_ns", one.covered_ns);
         }
-        add("corun_open_ns", gangs.open_ns);
-        add("corun_covered_ns", gangs.covered_ns);
-        if self.config.policy.is_gang() {
-            add(metric::GANG_WINDOWS, gangs.windows);
+        for policy in self.core.host().policies() {
+            policy.counters(Nanos(now), &mut add);
         }
-        LabStats { counters, runqueue_wait, dispatch, hand_over, gangs }
+        LabStats { counters, runqueue_wait, dispatch, hand_over }
     }
 
     /// The scheduler's settings in force, by the kernel's names.
@@ -158,7 +150,7 @@ impl Lab {
         let (span, vcpus, wanted) = (span.len(), self.config.vcpus, self.config.gang_cpus);
         if (span as u64) < u64::from(wanted) {
             notices.push(format!(
-                "Gang span: this run has {span} CPUs, fewer than --gang-cpus {wanted}, so the span is all of them"
+                "No scheduling domain has {wanted} CPUs (--gang-cpus): gangs span the {span} that this run has"
             ));
         }
         if u64::from(vcpus) > span as u64 {

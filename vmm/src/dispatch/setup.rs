@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use hostsched::config::Config;
+use hostsched::policy::{GangSettings, PolicyKind, PolicySettings, install};
 use hostsched::topology::{BuildOptions, CpuId, CpuSet, MachineError};
 use hostsched::{Birth, GroupError, GroupId, Host, HostError, Limits, Nanos, Rq, TaskSpec, VmId};
 use plan::{CpuList, HostPolicy, RunPlan};
@@ -81,6 +82,17 @@ pub(super) struct Prepared {
     pub(super) period_ns: u64,
 }
 
+/// The scheduler's name of a policy.
+const fn kind(policy: HostPolicy) -> PolicyKind {
+    match policy {
+        HostPolicy::Cfs => PolicyKind::Cfs,
+        HostPolicy::GangNext => PolicyKind::GangNext,
+        HostPolicy::Gang => PolicyKind::Gang,
+        HostPolicy::Ple => PolicyKind::Ple,
+        HostPolicy::GangPle => PolicyKind::GangPle,
+    }
+}
+
 impl LabConfig {
     /// What the plan asks for.
     #[must_use]
@@ -124,7 +136,10 @@ impl LabConfig {
         let config = self.scheduler(now_ns);
         let (tick, epoch) = (config.tick, config.epoch);
         let limits = Limits { tasks: self.vms * self.vcpus, groups: self.vms + 1 };
-        let host = Host::new(config, machine(&self.cpus)?, BuildOptions::default(), limits)?;
+        let mut host = Host::new(config, machine(&self.cpus)?, BuildOptions::default(), limits)?;
+        let gang = GangSettings { gang_cpus: self.gang_cpus, guest_mode_told: true, ..GangSettings::default() };
+        // Its notices speak of slots; `Lab::notices` says the same in the kernel's numbers.
+        let _ = install(&mut host, kind(self.policy), &PolicySettings { gang, ..PolicySettings::default() });
         let mut queues = host.run_queues();
         for vm in 0..self.vms {
             let gang = match &self.cgroup {

@@ -27,10 +27,6 @@ pub(super) struct CpuStats {
     pub(super) ticks: u64,
     /// Halts that gave the CPU up.
     pub(super) halts: u64,
-    /// Spin hints.
-    pub(super) spins: u64,
-    /// Gang requests delivered here.
-    pub(super) gang_ipis: u64,
     /// Time during which a vCPU had the CPU and the host's kernel ran something else there.
     pub(super) steal_ns: u64,
 }
@@ -46,8 +42,6 @@ impl CpuStats {
             migration_ns: 0,
             ticks: 0,
             halts: 0,
-            spins: 0,
-            gang_ipis: 0,
             steal_ns: 0,
         }
     }

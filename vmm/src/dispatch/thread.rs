@@ -86,6 +86,9 @@ impl<'a> LabThread<'a> {
         });
         self.timer.arm(pcpu.next_tick_ns());
         lab.corun(self.me).note(Change::Runs, now);
+        if lab.config.policy.is_gang() {
+            lab.core.ask(Input::GuestMode(CpuId(slot)), &mut self.fx);
+        }
         if self.out {
             self.out = false;
             lab.notifier.sched_in(self.me);
@@ -205,7 +208,6 @@ impl VcpuThread for LabThread<'_> {
     fn spin(&mut self) {
         let Some(slot) = self.slot else { return };
         self.charge(slot);
-        self.pcpu(slot).count(|stats| stats.spins += 1);
         let (output, now) = self.lab.core.ask(Input::Spin(CpuId(slot)), &mut self.fx);
         self.lab.publish(&mut self.fx, Some(slot));
         if let Output::Next(next) = output {
