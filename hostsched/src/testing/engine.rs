@@ -6,7 +6,7 @@ use super::queue::{Earliest, NEVER};
 use super::scenario::{EPOCH, Scenario, ScenarioError, Step, TaskPlan};
 use crate::ids::{GroupId, Nanos, TaskId};
 use crate::trace::Trace;
-use crate::{Birth, CpuId, Effects, Host, Rq, Sched, TaskInfo, TaskSpec, Waker};
+use crate::{Birth, CpuId, Effects, Host, HotplugError, Rq, Sched, TaskInfo, TaskSpec, Waker};
 
 /// Steps that a task may take at one instant before it is taken for one that never ends.
 const STEPS_MAX: u32 = 1_000_000;
@@ -238,6 +238,9 @@ impl<'a, T: Trace> Engine<'a, T> {
             } else {
                 let cpu = self.ticks.ring[self.ticks.at].1;
                 self.ticks.advance();
+                if !self.host.online().contains(cpu_id(cpu)) {
+                    continue;
+                }
                 self.sched().tick(cpu_id(cpu));
                 if !self.fx.is_empty() {
                     self.settle_all(Some(cpu))?;
@@ -249,6 +252,34 @@ impl<'a, T: Trace> Engine<'a, T> {
             self.sched().sync(cpu_id(cpu));
         }
         Ok(())
+    }
+
+    /// Does something from outside between two events; then all CPUs settle.
+    ///
+    /// # Errors
+    /// A program that takes no time.
+    pub fn act<R>(&mut self, f: impl FnOnce(&mut Sched<'_, Vec<Rq>, &mut T>) -> R) -> Result<R, RunError> {
+        let done = f(&mut self.sched());
+        self.settle_all(None)?;
+        Ok(done)
+    }
+
+    /// Takes a CPU off line or brings it on line; then all CPUs settle.
+    ///
+    /// # Errors
+    /// A program that takes no time. A change that the host refuses is answered in the inner result.
+    pub fn hotplug(&mut self, cpu: CpuId, online: bool) -> Result<Result<(), HotplugError>, RunError> {
+        let now = EPOCH + Nanos(self.now);
+        let done = if online {
+            self.host.cpu_online(cpu, now, &mut self.rqs)
+        } else {
+            self.host.cpu_offline(cpu, now, &mut self.rqs, &mut self.fx, &mut self.trace)
+        };
+        if done.is_ok() && !online {
+            self.switch(cpu.index(), None);
+        }
+        self.settle_all(None)?;
+        Ok(done)
     }
 
     /// A task as it is now, or as it was when it ended; `None` before it starts.
@@ -360,6 +391,11 @@ impl<'a, T: Trace> Engine<'a, T> {
     fn schedule(&mut self, cpu: usize) {
         let next = self.sched().schedule(cpu_id(cpu)).next.map(TaskId::index);
         self.take_effects();
+        self.switch(cpu, next);
+    }
+
+    /// The CPU runs another task, or none, from now on.
+    fn switch(&mut self, cpu: usize, next: Option<usize>) {
         let now = self.now;
         let current = &mut self.on_cpu[cpu];
         if current.task == next {
@@ -415,6 +451,11 @@ impl<'a, T: Trace> Engine<'a, T> {
                 self.sched().yield_current(id);
                 self.schedule(cpu);
             }
+            Step::Spin => {
+                if self.sched().spin_detected(id) {
+                    self.schedule(cpu);
+                }
+            }
             Step::Exit => {
                 self.sched().sync(id);
                 let last = self.task(task).map(|(cpu, t)| (cpu, TaskInfo { on_rq: false, running: false, ..t }));
@@ -453,6 +494,7 @@ fn spec(task: usize, plan: &TaskPlan) -> TaskSpec {
     TaskSpec {
         id: Some(TaskId::from_index(task)),
         group: plan.group.map_or(GroupId::ROOT, |g| GroupId::from_index(g + 1)),
+        vm: plan.vm,
         nice: plan.nice,
         policy: plan.policy,
         affinity: plan.affinity.clone(),

@@ -2,7 +2,7 @@
 use crate::config::{Config, SettingError};
 use crate::entity::SchedPolicy;
 use crate::host::{HostError, Limits};
-use crate::ids::Nanos;
+use crate::ids::{Nanos, VmId};
 use crate::topology::{BuildOptions, CpuSet, Machine, MachineError, TextError};
 use crate::weight::Nice;
 use crate::{GroupError, Host, TaskError};
@@ -25,6 +25,8 @@ pub enum Step {
     WakeSync(usize),
     /// `sched_yield`.
     Yield,
+    /// A pause-loop exit: yields to a vCPU of the same VM, if the host's policy finds one.
+    Spin,
     /// Ends.
     Exit,
 }
@@ -47,6 +49,8 @@ pub struct TaskPlan {
     pub policy: SchedPolicy,
     /// Index of its group; `None` is the root group.
     pub group: Option<usize>,
+    /// The VM whose vCPU it is.
+    pub vm: Option<VmId>,
     /// When it starts.
     pub start_ns: u64,
     /// Where; `None` is where fork balancing on CPU 0 puts it.
@@ -73,6 +77,7 @@ impl TaskPlan {
             nice: Nice::default(),
             policy: SchedPolicy::Normal,
             group: None,
+            vm: None,
             start_ns: 0,
             start_cpu: Some(0),
             affinity: None,

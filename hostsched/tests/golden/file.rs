@@ -200,6 +200,7 @@ impl Task {
         };
         let affinity = |mask: u128| (0..128).filter(|c| mask >> c & 1 == 1).map(CpuId).collect::<CpuSet>();
         Ok(TaskPlan {
+            vm: None,
             nice: Nice::new(self.nice).map_err(|e| format!("task {index}: {e}"))?,
             policy: match self.policy {
                 Policy::Normal => SchedPolicy::Normal,
