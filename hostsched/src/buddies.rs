@@ -12,7 +12,8 @@
 //! ```
 //! Property: without a gang buddy, a pick leads the leftmost by at most one wake-up granularity (in virtual time).
 use crate::entity::{SchedPolicy, Slot};
-use crate::ids::GroupId;
+use crate::host::Host;
+use crate::ids::{GroupId, TaskId};
 use crate::rq::Rq;
 use crate::sched::Cx;
 use crate::trace::Trace;
@@ -48,6 +49,13 @@ impl Rq {
     /// Sets the `skip` buddy up to the root (`set_skip_buddy`).
     pub(crate) fn set_skip_buddy(&mut self, se: Slot) {
         self.up(se, |b, se| b.skip = se);
+    }
+
+    /// Makes a task the `next` buddy of this CPU, and the groups that it is in: the next pick prefers it if that is not too
+    /// unfair (`set_next_buddy`). False if it is not queued here.
+    pub fn set_next_buddy_task(&mut self, host: &Host, task: TaskId) -> bool {
+        let queued = self.slot_of(host, task).filter(|se| self.ents[se.i()].on_rq);
+        queued.inspect(|se| self.set_next_buddy(*se)).is_some()
     }
 
     /// Makes a group the `next` buddy of this CPU, up to the root: the next pick prefers it if that is not too unfair

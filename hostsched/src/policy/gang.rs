@@ -193,7 +193,10 @@ impl Policy for Gang {
         self.coverage.guest_mode(cx.host, cx.rq, in_guest, cx.now);
     }
 
-    fn cpu_changed(&mut self, host: &Host, _cpu: CpuId, _online: bool, now: Nanos) {
+    fn cpu_changed(&mut self, host: &Host, cpu: CpuId, _online: bool, now: Nanos) {
+        // It runs nothing, and a request that it has not answered concerns tasks that have left.
+        self.coverage.picked(host, cpu, None, now);
+        self.asked[cpu.index()].store(0, Relaxed);
         self.spans = elect(host.domains(), self.settings.gang_cpus);
         self.roles = roles(&self.spans, host.machine().cpu_slots());
         self.coverage.reshape(host, &self.spans, &self.roles, now);

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use super::{HookCx, Hooks, Policy, SpinWalk, YieldTo, counter};
 use crate::host::Host;
 use crate::ids::{Nanos, TaskId};
+use crate::topology::CpuId;
 
 /// What kernels after 3.2 do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -197,6 +198,10 @@ impl Policy for Ple {
         if let Some(vm) = cx.host.task_vm(spinner) {
             self.last_boosted[vm.index()].store(task.0 + 1, Relaxed);
         }
+    }
+
+    fn cpu_changed(&mut self, _host: &Host, cpu: CpuId, _online: bool, _now: Nanos) {
+        self.ran[cpu.index()].store(0, Relaxed);
     }
 
     fn guest_ring(&self, task: TaskId, kernel: bool) {
