@@ -78,14 +78,17 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
             if waker.sync { self.rqs.with(this, |rq| rq.current().map(|_| rq.placed(rq.curr))) } else { None };
         if let Some(waker) = leaving {
             let w = waker.weight.cast_signed();
-            this_load += self.effective_load(this, waker.queue, -w, -w);
-            load += self.effective_load(prev, waker.queue, 0, -w);
+            this_load = this_load.wrapping_add(self.effective_load(this, waker.queue, -w, -w));
+            load = load.wrapping_add(self.effective_load(prev, waker.queue, 0, -w));
         }
         let balanced = this_load <= 0 || {
+            // effective_load of a nested group without load here can be nonsense as large as its type, in the kernel too.
             let power = |c| host.power(c).cast_signed();
-            let this_eff = 100 * power(prev) * (this_load + self.effective_load(this, task.queue, weight, weight));
+            let this_load = this_load.wrapping_add(self.effective_load(this, task.queue, weight, weight));
+            let load = load.wrapping_add(self.effective_load(prev, task.queue, 0, weight));
             let pct = 100 + (i64::from(sd.params.imbalance_pct) - 100) / 2;
-            let prev_eff = pct * power(this) * (load + self.effective_load(prev, task.queue, 0, weight));
+            let this_eff = (100 * power(prev)).wrapping_mul(this_load);
+            let prev_eff = (pct * power(this)).wrapping_mul(load);
             this_eff <= prev_eff
         };
         if balanced {

@@ -61,6 +61,11 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
             Claim::Taken(placed) => placed,
         };
         let target = self.select_task_rq_wake(&placed, waker);
+        if !placed.affinity.contains(target) {
+            // None of its CPUs is on line: from now on it may use all (`do_set_cpus_allowed(p, cpu_possible_mask)`).
+            let all = CpuSet::first_n(u32::try_from(self.cx.host.machine().cpu_slots()).unwrap_or(u32::MAX));
+            self.with_task(task, |rq, slot, _| rq.task_mut(slot).affinity = all.clone());
+        }
         self.ttwu_queue(task, placed.prev, target, waker);
         Some(target)
     }
