@@ -282,6 +282,12 @@ impl<'a, T: Trace> Engine<'a, T> {
         Ok(done)
     }
 
+    /// True if the program of the task has started, has not ended, and waits for nothing.
+    #[must_use]
+    pub fn wants_to_run(&self, task: usize) -> bool {
+        self.progress[task].waits == Waits::No
+    }
+
     /// A task as it is now, or as it was when it ended; `None` before it starts.
     #[must_use]
     pub fn task(&self, task: usize) -> Option<(CpuId, TaskInfo)> {
@@ -319,6 +325,9 @@ impl<'a, T: Trace> Engine<'a, T> {
     fn timer_fires(&mut self) -> Result<(), RunError> {
         if let Some(Reverse((_, _, task, cpu))) = self.timers.pop() {
             self.progress[task].waits = Waits::No;
+            // The timers of a CPU that went off line have moved to another.
+            let online = self.host.online();
+            let cpu = if online.contains(CpuId(cpu)) { cpu } else { online.first().map_or(0, |c| c.0) };
             self.sched().wake(TaskId::from_index(task), Waker::on(CpuId(cpu)));
             self.settle_all(usize::try_from(cpu).ok())?;
         }
