@@ -1,2 +1,38 @@
-//! The simulator (issue: its own). Today only the crate and its place in the picture exist.
+//! The simulator: a deterministic host in virtual nanoseconds.
+//!
+//! The same `hostsched` that schedules real vCPU threads in `vmm` schedules modelled ones here; the plan and the record
+//! are the same too. One thread a run, integers only, no clock, no hashing: the same machine, plan and seed give the same
+//! events on every computer, and the run's digest says so.
+//!
+//! ```text
+//!   machine.toml ─► Machine ┐                       ┌── hostsched: who runs where
+//!        RunPlan ───────────┼─► World: events ──────┼── pCPU: host, guest or idle; what each thing costs
+//!        Options ───────────┘      │                ├── guest: threads, mmap_sem, TLB shootdown, halt
+//!                                  ▼                └── workload: one small program a thread
+//!                              RunRecord
+//! ```
+//! **Mechanism first.** A cost belongs to a machine, never to a mode: what makes one mode faster than another is what it
+//! does, not what it is charged. [`machine`] says where each number comes from.
 #![forbid(unsafe_code)]
+#![deny(clippy::float_arithmetic, clippy::iter_over_hash_type, clippy::disallowed_types)]
+
+mod alarms;
+mod cache;
+mod ids;
+pub mod machine;
+mod record;
+mod rng;
+mod run;
+mod setup;
+mod spin;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod vcpu;
+mod workload;
+mod world;
+
+pub use machine::{Machine, MachineError};
+pub use run::Sim;
+pub use setup::Options;

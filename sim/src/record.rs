@@ -1,0 +1,147 @@
+//! From integers to the result: the only place of the simulator with floats, and nothing comes back from here.
+#![allow(clippy::float_arithmetic, reason = "rates and shares are computed once, after the last event")]
+
+use std::collections::BTreeMap;
+
+use hostsched::policy::counter;
+use plan::metric;
+use plan::{Failure, HistogramSummary, RunPlan, RunRecord, RunStatus, VmRecord};
+
+use crate::machine::Machine;
+use crate::vcpu::Phase;
+use crate::world::World;
+
+/// A count as a float; exact below 2^53.
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+fn float(n: u64) -> f64 {
+    n as f64
+}
+
+/// Names of the phases in the guest profile.
+const SYMBOLS: [(Phase, &str); Phase::COUNT] = [
+    (Phase::Fetch, "kernel"),
+    (Phase::Work, "work"),
+    (Phase::FlushSpin, "flush_wait_spin"),
+    (Phase::FlushHalt, "flush_wait_halt"),
+    (Phase::Idle, "idle"),
+];
+
+/// What a run that has ended measured.
+pub(crate) fn record(
+    world: &World,
+    machine: &Machine,
+    plan: &RunPlan,
+    policies: &BTreeMap<&str, u64>,
+    ended: bool,
+) -> RunRecord {
+    let mut record = RunRecord::empty(plan);
+    record.duration_ns = plan.duration_ns;
+    let seconds = float(plan.duration_ns) / 1e9;
+    for (vm, data) in world.vms.iter().enumerate() {
+        let vcpus = || world.vcpus_of(vm).map(|v| &world.vcpus[v.i()]);
+        record.vms.push(VmRecord {
+            records: data.records,
+            records_per_s: float(data.records) / seconds,
+            cpu_ns: vcpus().map(|v| v.cpu_ns).sum(),
+            stale_reads: data.stale_reads,
+            soft_stale_reads: 0,
+            vcpu_records: vcpus().map(|v| v.records).collect(),
+        });
+        record.placement.last_cpu.push(vcpus().map(|v| v.last_cpu.0).collect());
+    }
+    record.records_per_s = record.vms.iter().map(|vm| vm.records_per_s).sum();
+    record.stale_reads = record.vms.iter().map(|vm| vm.stale_reads).sum();
+    counters(world, &mut record.counters);
+    record.counters.extend(policies.iter().map(|(name, value)| ((*name).to_owned(), *value)));
+    if plan.axes.host_policy.is_gang() {
+        gang(world, plan, policies, &mut record);
+    }
+    histograms(world, &mut record.histograms);
+    profile(world, &mut record.guest_profile);
+    settings(world, machine, plan, &mut record.settings);
+    if !ended {
+        record.status = RunStatus::Partial;
+    } else if record.stale_reads > 0 {
+        record.status = RunStatus::Failed;
+        let message = format!("{} pieces of work began with a translation whose flush was over", record.stale_reads);
+        record.failures.push(Failure { check: "stale-read".into(), message });
+    }
+    record.notices.extend(world.notices.iter().cloned());
+    record.notices.push(format!("simulated: {}, {} events, digest {:016x}", machine.title, world.events, world.digest));
+    record
+}
+
+fn counters(world: &World, into: &mut BTreeMap<String, u64>) {
+    let c = &world.stats.counters;
+    for (name, value) in [
+        (metric::FLUSHES, c.flushes),
+        (metric::FLUSH_TARGETS, c.flush_targets),
+        (metric::FLUSH_IPIS, c.flush_ipis),
+        (metric::FLUSH_MARKS, c.flush_marks),
+        (metric::FLUSH_WAIT_NS, c.flush_wait_ns),
+        (metric::GUEST_HALTS, c.guest_halts),
+        (metric::GUEST_KICKS, c.guest_kicks),
+        (metric::EXITS, c.exits),
+        (metric::GUEST_NS, c.guest_ns),
+        (metric::SWITCHES, c.switches),
+        (metric::MIGRATIONS, c.migrations),
+        (metric::WAKEUPS, c.wakeups),
+        (metric::TICKS, c.ticks),
+        ("flush_early_returns", c.early_returns),
+        ("flush_empty_acks", c.empty_acks),
+        ("sim_events", world.events),
+        ("sim_digest", world.digest),
+    ] {
+        into.insert(name.into(), value);
+    }
+}
+
+/// How well the gangs ran, and where.
+fn gang(world: &World, plan: &RunPlan, policies: &BTreeMap<&str, u64>, record: &mut RunRecord) {
+    let of = |name| policies.get(name).copied().unwrap_or_default();
+    let window = of(counter::GANG_WINDOW_NS);
+    record.gang_coverage = (window > 0).then(|| float(of(counter::GANG_COVERED_NS)) / float(window));
+    let spans = world.online.iter().map(|cpu| world.host.domains().gang_span(*cpu, plan.gang_cpus));
+    let mut spans: Vec<Vec<u32>> = spans.map(|span| span.iter().map(|cpu| cpu.0).collect()).collect();
+    spans.dedup();
+    record.placement.gang_span = spans;
+}
+
+fn histograms(world: &World, into: &mut BTreeMap<String, HistogramSummary>) {
+    let s = &world.stats;
+    for (name, histogram) in [
+        (metric::FLUSH_WAIT, &s.flush_wait),
+        (metric::IPI_DELIVERY, &s.ipi_delivery),
+        (metric::RUNQUEUE_WAIT, &s.runqueue_wait),
+        (metric::DISPATCH, &s.dispatch),
+    ] {
+        into.insert(name.into(), HistogramSummary::of(histogram));
+    }
+}
+
+fn profile(world: &World, into: &mut BTreeMap<String, f64>) {
+    let all: u64 = world.stats.phase_ns.iter().sum();
+    for (phase, name) in SYMBOLS.iter().filter(|_| all > 0) {
+        into.insert((*name).into(), float(world.stats.phase_ns[*phase as usize]) / float(all));
+    }
+}
+
+fn settings(world: &World, machine: &Machine, plan: &RunPlan, into: &mut BTreeMap<String, u64>) {
+    let sysctls = &world.host.config().sysctls;
+    let mut set = |name: &str, value: u64| {
+        into.insert(name.into(), value);
+    };
+    set("hz", plan.hz.into());
+    set("sched_latency_ns", sysctls.latency.0);
+    set("sched_min_granularity_ns", sysctls.min_granularity.0);
+    set("sched_wakeup_granularity_ns", sysctls.wakeup_granularity.0);
+    set("chunk_pages", plan.params.chunk_pages.into());
+    set("search_passes", plan.params.search_passes.into());
+    set("flush_per_mille", plan.params.flush_per_mille.into());
+    set("threads_per_vcpu", plan.params.threads_per_vcpu.into());
+    set("guest_hz", world.options.guest_hz);
+    set("stagger_ns", world.options.stagger_ns);
+    for info in crate::machine::COSTS {
+        set(&format!("cost_{}", info.id), machine.costs.get(info.id).unwrap_or_default());
+    }
+}

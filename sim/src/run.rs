@@ -1,0 +1,53 @@
+//! The engine that experiments see: a plan in, a record out.
+use std::collections::BTreeMap;
+
+use hostsched::Nanos;
+use plan::{Control, Engine, EngineError, RunPlan, RunRecord, Sched};
+
+use crate::machine::Machine;
+use crate::record::record;
+use crate::setup::Options;
+use crate::world::World;
+
+/// The simulator as an engine: one machine, any number of plans.
+#[derive(Debug, Clone)]
+pub struct Sim {
+    machine: Machine,
+    options: Options,
+}
+
+impl Sim {
+    /// Simulates on that machine.
+    #[must_use]
+    pub fn new(machine: Machine, options: Options) -> Self {
+        Self { machine, options }
+    }
+}
+
+impl Engine for Sim {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn run(&self, plan: &RunPlan, control: &Control) -> Result<RunRecord, EngineError> {
+        plan.validate().map_err(|error| EngineError::BadPlan(error.to_string()))?;
+        if plan.sched == Sched::Host {
+            let why = "--sched host has no meaning in the simulator: there is no kernel below it; use --sched lab";
+            return Err(EngineError::BadPlan(why.into()));
+        }
+        let world = World::new(&self.machine, plan, self.options);
+        let mut world = world.map_err(|error| EngineError::BadPlan(error.to_string()))?;
+        let end = world.vms.iter().map(|vm| vm.measure_to).max().unwrap_or(world.now);
+        let counters = |world: &World| world.host.policy_counters(Nanos(world.now));
+        let mut ended = world.run_until(world.measure_from, || control.aborted());
+        let before = counters(&world);
+        ended = ended && world.run_until(end, || control.aborted());
+        let mut policies: BTreeMap<&str, u64> = counters(&world).into_iter().collect();
+        for (name, value) in before {
+            if let Some(counted) = policies.get_mut(name) {
+                *counted -= value;
+            }
+        }
+        Ok(record(&world, &self.machine, plan, &policies, ended))
+    }
+}

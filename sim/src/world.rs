@@ -1,0 +1,189 @@
+//! A run: the host, its VMs and the loop that takes one event after the other.
+//!
+//! Units: virtual nanoseconds, from [`EPOCH_NS`] on. One thread, integers only. Every event belongs to a CPU ([`Timers`])
+//! or is an alarm ([`Alarms`]); handling it may move any of them.
+//!
+//! ```text
+//!    Timers ──► End of what the CPU does │ Tick │ Inbox (IPIs) │ guest timer      cpu.rs: the pCPU and hostsched
+//!    Alarms ──► halted vCPU's timer │ start and end of a VM                       interrupt.rs, guest.rs, flush.rs ...
+//! ```
+//! Properties: time never goes back; the same setup gives the same events, hence the same [`Run::digest`].
+mod cpu;
+mod flush;
+mod guest;
+mod interrupt;
+mod mmap_sem;
+mod new;
+
+use hostsched::{CpuId, Effects, Host, Rq};
+use plan::{Axes, WorkloadParams};
+
+use crate::alarms::Alarms;
+use crate::cache::Cache;
+use crate::ids::VcpuId;
+use crate::machine::Costs;
+use crate::rng::Stream;
+use crate::setup::Options;
+use crate::stats::Stats;
+use crate::timers::Timers;
+use crate::vcpu::{Thread, Vcpu, Vm};
+
+use cpu::Pcpu;
+
+/// Virtual time starts here, not at 0: the scheduler looks up to a second back.
+pub(crate) const EPOCH_NS: u64 = 1_000_000_000;
+
+/// Timers of a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timer {
+    /// What it does now ends.
+    End,
+    /// Scheduler tick.
+    Tick,
+    /// The first message of its inbox.
+    Inbox,
+    /// Timer interrupt of the guest that it executes.
+    Guest,
+}
+
+/// Timers per CPU.
+const TIMERS: usize = 4;
+
+impl Timer {
+    const ALL: [Self; TIMERS] = [Self::End, Self::Tick, Self::Inbox, Self::Guest];
+
+    fn slot(self, cpu: CpuId) -> usize {
+        cpu.index() * TIMERS + self as usize
+    }
+}
+
+/// What an alarm is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Alarm {
+    /// A VM's vCPUs start.
+    Start(usize),
+    /// The timer of a vCPU that halts with its tick on; void if the generation has moved on.
+    GuestTimer(VcpuId, u32),
+}
+
+/// A run under way.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) now: u64,
+    timers: Timers,
+    alarms: Alarms<Alarm>,
+    pub(crate) host: Host,
+    pub(crate) rqs: Vec<Rq>,
+    pub(crate) fx: Effects,
+    pub(crate) costs: Costs,
+    pub(crate) axes: Axes,
+    pub(crate) options: Options,
+    pub(crate) params: WorkloadParams,
+    tick_ns: u64,
+    guest_tick_ns: u64,
+    spin_budget_ns: u64,
+    ple_exit_ns: Option<u64>,
+    pub(crate) cpus: Vec<Pcpu>,
+    pub(crate) online: Vec<CpuId>,
+    caches: Vec<Cache>,
+    pub(crate) vms: Vec<Vm>,
+    pub(crate) vcpus: Vec<Vcpu>,
+    threads: Vec<Thread>,
+    /// The host's own randomness.
+    rng: Stream,
+    pub(crate) stats: Stats,
+    /// Counters run from here on.
+    pub(crate) measure_from: u64,
+    /// What the user should know about the policies.
+    pub(crate) notices: Vec<String>,
+    pub(crate) events: u64,
+    pub(crate) digest: u64,
+}
+
+impl World {
+    /// Handles every event up to `until`, and leaves the clock there. False if `stop` said so before.
+    pub(crate) fn run_until(&mut self, until: u64, mut stop: impl FnMut() -> bool) -> bool {
+        loop {
+            // Some hundred times a second of real time.
+            if self.events.is_multiple_of(1 << 15) && stop() {
+                return false;
+            }
+            let (at, slot) = self.timers.first();
+            let alarm = self.alarms.first().filter(|due| *due <= at);
+            let next = alarm.unwrap_or(at);
+            if next >= until {
+                self.now = until;
+                return true;
+            }
+            assert!(next >= self.now, "time goes back from {} to {next}", self.now);
+            self.now = next;
+            self.events += 1;
+            if alarm.is_some() {
+                self.note(u64::from(u32::MAX));
+                if let Some((_, alarm)) = self.alarms.pop() {
+                    self.ring(alarm);
+                }
+            } else {
+                self.note(slot as u64);
+                let cpu = CpuId(u32::try_from(slot / TIMERS).unwrap_or(u32::MAX));
+                match Timer::ALL[slot % TIMERS] {
+                    Timer::End => self.activity_ended(cpu),
+                    Timer::Tick => self.host_tick(cpu),
+                    Timer::Inbox => self.take_message(cpu),
+                    Timer::Guest => self.guest_timer(cpu),
+                }
+            }
+        }
+    }
+
+    /// Folds what happens into the digest of the run.
+    #[inline]
+    fn note(&mut self, what: u64) {
+        // A multiplication by an odd number and a fold of the high half: every bit of every event reaches the digest.
+        let mixed = (self.digest ^ self.now ^ what << 52).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.digest = mixed ^ mixed >> 29;
+    }
+
+    /// True while counters run.
+    #[inline]
+    fn measuring(&self) -> bool {
+        self.now >= self.measure_from
+    }
+
+    fn ring(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Start(vm) => {
+                for v in self.vcpus_of(vm) {
+                    self.wake_vcpu(v, None);
+                }
+            }
+            Alarm::GuestTimer(v, generation) => {
+                if self.vcpus[v.i()].alarm == generation {
+                    self.wake_vcpu(v, None);
+                }
+            }
+        }
+    }
+
+    /// The vCPUs of a VM.
+    pub(crate) fn vcpus_of(&self, vm: usize) -> impl Iterator<Item = VcpuId> + use<> {
+        let first = self.vms[vm].first.0;
+        let next = self.vms.get(vm + 1).map_or(self.vcpus.len(), |next| next.first.i());
+        (first..u32::try_from(next).unwrap_or(u32::MAX)).map(VcpuId)
+    }
+
+    /// The vCPU of that number in the VM of another.
+    #[inline]
+    fn sibling(&self, v: VcpuId, number: u32) -> VcpuId {
+        VcpuId(self.vms[self.vcpus[v.i()].vm].first.0 + number)
+    }
+}
+
+/// The numbers of the bits of a mask, ascending.
+fn bits(mut mask: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = (mask != 0).then(|| mask.trailing_zeros())?;
+        mask &= mask - 1;
+        Some(bit)
+    })
+}

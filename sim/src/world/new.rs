@@ -1,0 +1,252 @@
+//! From a machine and a plan to a world before its first event.
+use std::collections::VecDeque;
+
+use hostsched::policy::{GangSettings, PolicySettings, UnknownPolicy, install};
+use hostsched::topology::{BuildOptions, CpuSet, Machine as Topology, MachineError};
+use hostsched::{
+    Birth, Config, CpuId, Effects, GroupError, GroupId, Host, HostError, Limits, Nanos, TaskError, TaskSpec, VmId,
+};
+use plan::{Inject, RunPlan, Spin};
+
+use super::cpu::{Activity, Pcpu};
+use super::{Alarm, EPOCH_NS, TIMERS, Timer, World};
+use crate::alarms::Alarms;
+use crate::cache::Cache;
+use crate::ids::{ThreadId, VcpuId};
+use crate::machine::Machine;
+use crate::rng::Stream;
+use crate::setup::Options;
+use crate::spin::exit_after_cycles;
+use crate::stats::Stats;
+use crate::timers::Timers;
+use crate::vcpu::{FlushSlot, Phase, Place, RwSem, Thread, Vcpu, Vm};
+use crate::workload::Program;
+
+/// Why a plan cannot be simulated.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SetupError {
+    /// A CPU that the machine has not.
+    #[error("the plan uses CPU {cpu}, which machine '{machine}' does not have: it has {has}")]
+    NoCpu { cpu: u32, machine: String, has: CpuSet },
+    /// More CPUs than the event queue has slots.
+    #[error("the machine has CPU numbers up to {0}; the simulator takes them below {max}", max = Timers::SLOTS_MAX / TIMERS)]
+    TooManyCpus(usize),
+    /// A run longer than the clock.
+    #[error("the run would end after {0} ns of virtual time; the simulator's clock ends at {max} ns", max = Timers::TIME_MAX)]
+    TooLong(u64),
+    #[error(transparent)]
+    Topology(#[from] MachineError),
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    #[error(transparent)]
+    Policy(#[from] UnknownPolicy),
+}
+
+/// Shares of a VM's group: what a cgroup starts with.
+const SHARES: u64 = 1024;
+
+impl World {
+    /// A world in which nothing has happened.
+    pub(crate) fn new(machine: &Machine, plan: &RunPlan, options: Options) -> Result<Self, SetupError> {
+        let topology = restricted(machine, plan)?;
+        let slots = topology.cpu_slots();
+        if slots * TIMERS > Timers::SLOTS_MAX {
+            return Err(SetupError::TooManyCpus(slots));
+        }
+        let last = u64::from(plan.vms - 1);
+        let end = EPOCH_NS + 1 + last * options.stagger_ns + plan.warmup_ns + plan.duration_ns;
+        if end > Timers::TIME_MAX / 2 {
+            return Err(SetupError::TooLong(end));
+        }
+        let online: Vec<CpuId> = topology.online().iter().collect();
+        let llcs: Vec<usize> = topology.cpus().iter().map(|cpu| cpu.llc as usize).collect();
+        let mut llc_of = vec![0; slots];
+        topology.cpus().iter().for_each(|cpu| llc_of[cpu.id.index()] = cpu.llc as usize);
+        let caches = llcs.iter().max().map_or(0, |most| most + 1);
+        let mut host = new_host(plan, topology)?;
+        let gang = GangSettings { gang_cpus: plan.gang_cpus, guest_mode_told: true, ..GangSettings::default() };
+        let kind = plan.axes.host_policy.name().parse()?;
+        let notices = install(&mut host, kind, &PolicySettings { gang, ple: options.ple });
+        let costs = machine.costs.clone();
+        let vms = plan.vms as usize;
+        let mut world = Self {
+            now: EPOCH_NS,
+            timers: Timers::new(slots * TIMERS),
+            alarms: Alarms::default(),
+            rqs: host.run_queues(),
+            host,
+            fx: Effects::default(),
+            axes: plan.axes,
+            options: Options { lost_flush: plan.inject == Some(Inject::LostFlush), ..options },
+            params: plan.params.clone(),
+            tick_ns: 1_000_000_000 / u64::from(plan.hz),
+            guest_tick_ns: 1_000_000_000 / options.guest_hz,
+            spin_budget_ns: u64::from(plan.spin_budget) * costs.spin_turn,
+            ple_exit_ns: ple_exit_ns(machine, plan, options),
+            cpus: llc_of.iter().map(|llc| Pcpu::new(*llc)).collect(),
+            online,
+            caches: vec![Cache::new(vms, costs.cache_half_life); caches],
+            vms: Vec::new(),
+            vcpus: Vec::new(),
+            threads: Vec::new(),
+            rng: Stream::new(plan.seed, u64::MAX - 1),
+            stats: Stats::default(),
+            measure_from: EPOCH_NS + plan.warmup_ns,
+            notices,
+            events: 0,
+            digest: plan.seed,
+            costs,
+        };
+        world.start_ticks();
+        for vm in 0..vms {
+            world.add_vm(plan, vm)?;
+        }
+        Ok(world)
+    }
+
+    /// The ticks of neighbouring CPUs are `tick_skew` apart.
+    fn start_ticks(&mut self) {
+        for (i, cpu) in self.online.iter().enumerate() {
+            let phase = i as u64 * self.costs.tick_skew % self.tick_ns;
+            self.timers.set(Timer::Tick.slot(*cpu), EPOCH_NS + self.tick_ns + phase);
+        }
+    }
+
+    /// A VM with its vCPUs halted and its threads ready; an alarm starts it.
+    fn add_vm(&mut self, plan: &RunPlan, vm: usize) -> Result<(), SetupError> {
+        let gang = plan.axes.host_policy.is_gang();
+        let group = self.host.at(Nanos(self.now), &mut self.rqs, &mut self.fx);
+        let group = { group }.group_create(GroupId::ROOT, SHARES, gang)?;
+        let first = VcpuId::at(self.vcpus.len());
+        for number in 0..plan.vcpus {
+            self.add_vcpu(plan, vm, group, number)?;
+        }
+        // Boots a few ms apart, as by hand: equal starts would phase-lock the VMs.
+        let jitter = self.rng.below(10_000_000);
+        let start = EPOCH_NS + 1 + vm as u64 * self.options.stagger_ns;
+        let measure_from = start + plan.warmup_ns;
+        let measure_to = measure_from + plan.duration_ns;
+        self.alarms.push(start + jitter.min(plan.warmup_ns), Alarm::Start(vm));
+        self.vms.push(Vm {
+            first,
+            running: 0,
+            mm_mask: 0,
+            generation: 0,
+            completed: 0,
+            mmap_sem: RwSem::default(),
+            measure_from,
+            measure_to,
+            records: 0,
+            stale_reads: 0,
+        });
+        Ok(())
+    }
+
+    fn add_vcpu(&mut self, plan: &RunPlan, vm: usize, group: GroupId, number: u32) -> Result<(), SetupError> {
+        let cpus = self.online.len() as u64;
+        let drawn = usize::try_from(self.rng.below(cpus)).unwrap_or(0);
+        let pinned = self.online[number as usize % self.online.len()];
+        let cpu = if plan.axes.pin { pinned } else { self.online[drawn] };
+        let v = VcpuId::at(self.vcpus.len());
+        let vm_id = VmId(u32::try_from(vm).unwrap_or(u32::MAX));
+        let spec = TaskSpec {
+            group,
+            vm: Some(vm_id),
+            affinity: plan.axes.pin.then(|| CpuSet::of(cpu)),
+            cpu,
+            birth: Birth::Boot,
+            blocked: true,
+            ..TaskSpec::default()
+        };
+        let task = self.host.at(Nanos(self.now), &mut self.rqs, &mut self.fx).task_add(&spec)?;
+        assert_eq!(task, v.task(), "tasks are numbered as they are added");
+        let queue = (0..plan.params.threads_per_vcpu).map(|_| self.add_thread(plan, v)).collect();
+        self.vcpus.push(Vcpu {
+            vm,
+            number,
+            place: Place::Halted,
+            last_cpu: cpu,
+            irqs_on: true,
+            flush_irqs: 0,
+            flush_irq_at: 0,
+            resched_irq: false,
+            kick: false,
+            flush_on_enter: false,
+            tlb_generation: 0,
+            phase: Phase::Idle,
+            remaining: 0,
+            busy_until: 0,
+            mark: EPOCH_NS,
+            ready_since: EPOCH_NS,
+            flush: FlushSlot::default(),
+            thread: None,
+            queue,
+            tick_at: EPOCH_NS + 1 + self.rng.below(self.guest_tick_ns),
+            slice: 0,
+            alarm: 0,
+            records: 0,
+            cpu_ns: 0,
+        });
+        Ok(())
+    }
+
+    fn add_thread(&mut self, plan: &RunPlan, vcpu: VcpuId) -> ThreadId {
+        let thread = ThreadId::at(self.threads.len());
+        let rng = Stream::new(plan.seed, thread.0.into());
+        self.threads.push(Thread { vcpu, program: Program::new(plan.workload), rng, remaining: 0 });
+        thread
+    }
+}
+
+impl Pcpu {
+    fn new(llc: usize) -> Self {
+        Self { activity: Activity::Idle, vcpu: None, loaded: None, inbox: VecDeque::new(), llc, asked_at: None }
+    }
+}
+
+/// The machine with only the plan's CPUs on line.
+fn restricted(machine: &Machine, plan: &RunPlan) -> Result<Topology, SetupError> {
+    let all = &machine.topology;
+    let wanted: CpuSet = plan.pcpus.as_slice().iter().map(|cpu| CpuId(*cpu)).collect();
+    if let Some(cpu) = wanted.and_not(all.online()).first() {
+        let (cpu, machine, has) = (cpu.0, machine.name.clone(), all.online().clone());
+        return Err(SetupError::NoCpu { cpu, machine, has });
+    }
+    let described: CpuSet = all.cpus().iter().map(|cpu| cpu.id).collect();
+    Ok(Topology::new(all.cpus().to_vec(), all.nodes().to_vec(), &described.and_not(&wanted))?)
+}
+
+fn new_host(plan: &RunPlan, topology: Topology) -> Result<Host, SetupError> {
+    let cpus = topology.online().weight();
+    let mut config = Config::for_cpus(cpus);
+    config.epoch = Nanos(EPOCH_NS);
+    config.tick = Nanos(1_000_000_000 / u64::from(plan.hz));
+    let sysctls = &mut config.sysctls;
+    for (value, sysctl) in [
+        (plan.sched_latency_ns, &mut sysctls.latency),
+        (plan.sched_min_granularity_ns, &mut sysctls.min_granularity),
+        (plan.sched_wakeup_granularity_ns, &mut sysctls.wakeup_granularity),
+    ] {
+        if let Some(ns) = value {
+            *sysctl = Nanos(ns);
+        }
+    }
+    sysctls.written(cpus);
+    let limits = Limits { tasks: plan.vms * plan.vcpus, groups: plan.vms + 1 };
+    Ok(Host::new(config, topology, BuildOptions::default(), limits)?)
+}
+
+/// How long a vCPU spins until its processor leaves the guest, if it ever does.
+fn ple_exit_ns(machine: &Machine, plan: &RunPlan, options: Options) -> Option<u64> {
+    let costs = &machine.costs;
+    if !machine.ple || plan.axes.spin != Spin::Ple {
+        return None;
+    }
+    let turn = costs.spin_turn * costs.cpu_clock / 1000;
+    let cycles = exit_after_cycles(plan.ple_window_cycles, options.ple_gap_cycles, turn, costs.pause_gap)?;
+    Some((cycles * 1000 / costs.cpu_clock).max(1))
+}
