@@ -130,6 +130,13 @@ mod tests {
     }
 
     #[test]
+    fn the_bytes_do_not_depend_on_where_they_were_built() {
+        let contains = |text: &str| crate::IMAGE.windows(text.len()).any(|window| window == text.as_bytes());
+        assert!(contains("kernel/"), "panic messages name the sources");
+        assert!(!contains(env!("CARGO_MANIFEST_DIR")) && !contains(env!("OUT_DIR")));
+    }
+
+    #[test]
     fn damaged_images_are_errors() {
         assert!(matches!(read_header(b"no ELF"), Err(ImageError::Elf(_))));
         let at = |image: &[u8], bytes: &[u8]| image.windows(bytes.len()).position(|window| window == bytes).unwrap();

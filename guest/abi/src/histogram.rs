@@ -46,6 +46,7 @@ pub struct Histogram {
 
 impl Histogram {
     /// Guest: counts one value. One writer only, so plain load and store; wraps after 2^32 values of one bucket.
+    #[inline]
     pub fn record(&self, cycles: u64) {
         let slot = &self.buckets[bucket(cycles)];
         slot.store(slot.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);

@@ -33,12 +33,14 @@ pub struct Counter(AtomicU64);
 
 impl Counter {
     /// Guest: counts `n` more. Only the owning vCPU writes, so a plain load and store.
+    #[inline]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
     /// The value.
     #[must_use]
+    #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

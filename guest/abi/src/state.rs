@@ -107,6 +107,7 @@ impl StateWord {
     }
 
     /// Initiator (guest): mark a flush if the vCPU does not execute. Page-table entries must have been cleared before.
+    #[inline]
     pub fn mark_flush(&self) -> Marked {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
