@@ -1,7 +1,7 @@
 //! What the vCPU loop costs: the round trip of a no-op doorbell through the product, against a bare `KVM_RUN` loop.
 //!
 //! Both boot the same guest, which times each `OUT` with the TSC itself, so the two figures are of one clock and one
-//! code path in the guest; they alternate, so that a busy host disturbs both alike. The histogram's buckets are 3 %
+//! code path in the guest; they alternate on one CPU, so that a busy host disturbs both alike. The histogram's buckets are 3 %
 //! wide. Target: p50 of the product at most that of bare KVM_RUN + max(10 %, 1 us).
 //!
 //! Run: `cargo bench -p vmm --bench doorbell`
@@ -30,6 +30,9 @@ fn main() {
     if !support::kvm_usable("doorbell") {
         return;
     }
+    // One CPU for all: two CPUs of one host may differ by more than what is measured.
+    let cpu = vmm::probe::allowed_cpus()[0];
+    vmm::scheduler::bind_self(&[cpu]).expect("it is allowed");
     let [mut bare, mut host, mut lab] = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
         bare.push(bare_p50_ns());

@@ -19,8 +19,9 @@ use crate::snapshot::{Snapshot, VcpuSnapshot, cycles_to_ns, histogram_between};
 use crate::stats::{Counter, histogram};
 use crate::sync::Ordering;
 use crate::vcpu::RunShared;
+use crate::watchdog::progress;
 
-/// Measured time after which a VM without a single record is a failure.
+/// Measured time after which a VM that has never made any progress is a failure.
 const NOTHING_DONE_NS: u64 = 1_000_000_000;
 
 /// What the engine has in hand when a run is over.
@@ -272,8 +273,8 @@ fn failures(guests: &Guests, outcome: &Outcome, record: &mut RunRecord) {
     }
     // A run shorter than the watchdog's patience: measured for a second or more, and nothing was done.
     if record.duration_ns >= NOTHING_DONE_NS && outcome.stuck.is_empty() {
-        for vm in record.vms.iter().zip(&guests.vms).filter(|(vm, _)| vm.records == 0).map(|(_, vm)| vm) {
-            let message = format!("VM {} completed no record in {} ms", vm.number, record.duration_ns / 1_000_000);
+        for vm in guests.vms.iter().filter(|vm| progress(vm) == 0) {
+            let message = format!("VM {} did nothing in {} ms", vm.number, record.duration_ns / 1_000_000);
             record.failures.push(Failure { check: "watchdog".into(), message });
         }
     }

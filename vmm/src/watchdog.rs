@@ -5,8 +5,14 @@
 
 use plan::Failure;
 
-use crate::guests::Guests;
+use crate::guests::{Guests, Vm};
 use crate::sync::Ordering;
+
+/// What a VM says that it has done so far.
+#[must_use]
+pub fn progress(vm: &Vm) -> u64 {
+    (0..vm.params.vcpus).map(|vcpu| vm.results(vcpu).counters.progress.get()).fold(0, u64::wrapping_add)
+}
 
 /// What one VM did last.
 #[derive(Debug, Clone, Copy)]
@@ -35,8 +41,7 @@ impl Watchdog {
     pub fn stuck(&mut self, guests: &Guests, now_ns: u64) -> Vec<u32> {
         let mut stuck = Vec::new();
         for (vm, seen) in guests.vms.iter().zip(&mut self.vms) {
-            let counts = (0..vm.params.vcpus).map(|vcpu| vm.results(vcpu).counters.progress.get());
-            let progress = counts.fold(0, u64::wrapping_add);
+            let progress = progress(vm);
             match seen {
                 Some(seen) if seen.progress == progress => {
                     if now_ns.saturating_sub(seen.since_ns) > self.limit_ns {
