@@ -24,6 +24,8 @@ const DEFAULT_ROOT: &str = "vmmlab-runs";
 #[derive(Debug)]
 pub struct Store {
     dir: PathBuf,
+    /// The directories that were made for it, deepest first.
+    made: Vec<PathBuf>,
 }
 
 impl Store {
@@ -32,7 +34,7 @@ impl Store {
     /// # Errors
     /// When it cannot be made, or holds something already.
     pub fn create(out: Option<&Path>, name: &str, stamp: &str, digest: &str) -> Result<Self, Error> {
-        let dir = match out {
+        let (dir, made) = match out {
             Some(out) => claim(out).map_err(|source| Error::Out { path: out.to_owned(), source })?,
             None => {
                 let id = digest.get(..8).unwrap_or(digest);
@@ -48,7 +50,7 @@ impl Store {
                     .map_err(|source| Error::Out { path: first, source })?
             }
         };
-        Ok(Self { dir })
+        Ok(Self { dir, made })
     }
 
     /// The directory.
@@ -59,8 +61,9 @@ impl Store {
 
     /// Takes the directory back, for when nothing could be run. Best effort: it is empty then.
     pub fn discard(self) {
-        let _ = fs::remove_dir(self.dir.join("blocks"));
-        let _ = fs::remove_dir(&self.dir);
+        for dir in &self.made {
+            let _ = fs::remove_dir(dir);
+        }
     }
 
     /// Writes `value` as pretty JSON to `name`, whole or not at all.
@@ -82,8 +85,11 @@ impl Store {
     }
 }
 
-/// Makes `dir`, which must not exist or be empty, and proves that it can be written to.
-fn claim(dir: &Path) -> io::Result<PathBuf> {
+/// Makes `dir`, which must not exist or be empty, and proves that it can be written to. Also answers what was made.
+fn claim(dir: &Path) -> io::Result<(PathBuf, Vec<PathBuf>)> {
+    let blocks = dir.join("blocks");
+    let missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+    let made = blocks.ancestors().take_while(missing).map(Path::to_owned).collect();
     if let Some(parent) = dir.parent() {
         fs::create_dir_all(parent)?;
     }
@@ -96,8 +102,8 @@ fn claim(dir: &Path) -> io::Result<PathBuf> {
         }
         other => other?,
     }
-    fs::create_dir(dir.join("blocks"))?;
-    Ok(dir.to_owned())
+    fs::create_dir(blocks)?;
+    Ok((dir.to_owned(), made))
 }
 
 #[cfg(test)]
@@ -129,8 +135,9 @@ mod tests {
     #[test]
     fn a_discarded_store_leaves_nothing() {
         let root = tempfile::tempdir().unwrap();
-        create(&root.path().join("x")).unwrap().discard();
-        assert!(!root.path().join("x").exists());
+        fs::create_dir(root.path().join("mine")).unwrap();
+        create(&root.path().join("mine/a/b")).unwrap().discard();
+        assert_eq!(fs::read_dir(root.path().join("mine")).unwrap().count(), 0);
     }
 
     #[test]
