@@ -9,6 +9,8 @@ mod run_args;
 use std::io::Write;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 pub use doctor::DoctorArgs;
 pub use gang::GangArgs;
@@ -63,6 +65,7 @@ pub fn execute(cli: &Cli, arguments: &[String]) -> Result<Exit, Error> {
         clap::ColorChoice::Never => anstream::ColorChoice::Never.write_global(),
         clap::ColorChoice::Auto => {}
     }
+    log_to_stderr();
     match &cli.command {
         Command::Run(args) => run::run(args, arguments),
         Command::Doctor(args) => doctor::doctor(args),
@@ -79,6 +82,14 @@ fn topology(args: &TopologyArgs) -> Result<Exit, Error> {
     }
     print(&answer.result)?;
     Ok(Exit::Ok)
+}
+
+/// Warnings of the engines; `VMMLAB_LOG=debug` shows more.
+fn log_to_stderr() {
+    let filter = EnvFilter::builder().with_env_var("VMMLAB_LOG").with_default_directive(LevelFilter::WARN.into());
+    let log = tracing_subscriber::fmt().with_env_filter(filter.from_env_lossy()).with_writer(std::io::stderr);
+    // A second subscriber in one process is refused; the first one stays, which is as good.
+    let _ = log.with_ansi(false).without_time().try_init();
 }
 
 /// Prints a result. A reader that has seen enough (`| head`) is no error.

@@ -153,11 +153,15 @@ fn rates(page: &mut String, result: &ResultFile) {
     push_grid(page, ["", "mode"], rows, columns);
     let fewest = rows.iter().filter_map(|row| row.change.as_ref()).map(|change| change.blocks).min();
     if let Some(blocks) = fewest.filter(|blocks| *blocks < BLOCKS_MIN) {
-        let text = format!(
-            "{blocks} complete block{} give no interval, so a change is a figure, not a finding; --blocks {BLOCKS_MIN} or more do",
-            if blocks == 1 { "" } else { "s" }
+        line(
+            page,
+            "",
+            &format!(
+                "no interval: {BLOCKS_MIN} complete blocks are needed and there {}, so a change is a figure, not a \
+                 finding; see --blocks",
+                if blocks == 1 { "is 1".into() } else { format!("are {blocks}") }
+            ),
         );
-        let _ = writeln!(page, "{}", grid::wrap(&format!("  {text}"), 2));
     }
 }
 

@@ -75,6 +75,9 @@ impl Engine for Fake {
         record.foreign_cpu_ns = 123_000_000;
         record.settings.insert("sched_latency_ns".into(), 12_000_000);
         record.settings.insert("sched_min_granularity_ns".into(), 1_500_000);
+        if plan.axes.host_policy.is_gang() {
+            record.notices.push(format!("A gang of 8 vCPUs does not fit: coverage 0.1{}", plan.block));
+        }
         match self.event {
             Event::Fail { at: failing } if at == failing => {
                 record.status = RunStatus::Failed;

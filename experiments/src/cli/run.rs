@@ -4,18 +4,20 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use plan::{Control, Engine, EngineError, RunRecord, RunStatus, format_ns};
-use vmm::probe::allowed_cpus;
+use sha2::{Digest, Sha256};
+use vmm::probe::{allowed_cpus, probe};
 
 use super::print;
 use super::run_args::{EngineChoice, Format, RunArgs};
 use crate::driver::{self, Context, Observer};
 use crate::exit::{Error, Exit};
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, hex};
 use crate::host::Fingerprint;
 use crate::interrupt::Watch;
 use crate::store::Store;
 use crate::table;
 use crate::table::figure;
+use crate::topology::import;
 
 pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
     let experiment = args.experiment(&allowed_cpus())?;
@@ -27,8 +29,8 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
     let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let stamp: String = now.chars().filter(|c| !matches!(c, '-' | ':')).collect();
     let store = Store::create(args.out.as_deref(), &experiment.name, &stamp, &experiment.digest())?;
-    let engine = match engine(args.engine) {
-        Ok(engine) => engine,
+    let (engine, host) = match engine(args.engine) {
+        Ok(found) => found,
         Err(error) => {
             store.discard();
             return Err(error.into());
@@ -36,7 +38,7 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
     };
     let control = Control::default();
     let watch = Watch::start(control.clone()).map_err(Error::Signals)?;
-    let context = Context { command, started: now, host: Fingerprint::read(Path::new("/")) };
+    let context = Context { command, started: now, host };
     anstream::eprintln!("{}: {}", store.dir().display(), summary(&experiment));
     let outcome = driver::run(&*engine, &experiment, context, &store, &control, &mut Progress { done: 0 })?;
     drop(watch);
@@ -52,13 +54,22 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
     }
 }
 
-/// The engine that was asked for, or the exact reason why this host has none.
-fn engine(choice: EngineChoice) -> Result<Box<dyn Engine>, EngineError> {
+/// The engine that was asked for and the host that it found, or the exact reason why this host has none.
+fn engine(choice: EngineChoice) -> Result<(Box<dyn Engine>, Fingerprint), EngineError> {
     match choice {
         EngineChoice::Auto | EngineChoice::Kvm => {
-            Err(EngineError::Unsupported("--engine kvm: this version has no KVM engine".into()))
+            let offer = probe().kvm.map_err(|reason| EngineError::Unsupported(reason.to_string()))?;
+            let host = Fingerprint {
+                kvm: Some(offer.virtualization.to_string()),
+                guest_digest: Some(hex(&Sha256::digest(guest::IMAGE))),
+                topology: import("auto", true).ok().map(|found| found.machine.to_string()),
+                ..Fingerprint::read(Path::new("/"))
+            };
+            Ok((Box::new(vmm::Kvm::default()), host))
         }
-        EngineChoice::Sim => Err(EngineError::Unsupported("--engine sim: this version has no simulator".into())),
+        EngineChoice::Sim => Err(EngineError::Unsupported(
+            "--engine sim: this version has no simulator; --engine kvm runs guests".into(),
+        )),
     }
 }
 

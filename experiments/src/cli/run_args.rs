@@ -193,6 +193,12 @@ impl RunArgs {
             if plans.iter().any(|plan| plan.mode == mode) {
                 return Err(Error::Usage(format!("--mode names '{mode}' twice; name each mode once")));
             }
+            if self.sched == Sched::Host && axes.host_policy != HostPolicy::Cfs {
+                let policy = axes.host_policy;
+                return Err(Error::Usage(format!(
+                    "--sched host has no host policy '{policy}' (mode {mode}): leave the mode out, or use --sched lab"
+                )));
+            }
             plans.push(self.plan(mode, axes, &pcpus)?);
         }
         for plan in &plans {
@@ -345,6 +351,7 @@ mod tests {
             ("--mode base --spin halt", ["--mode base: --flush ipi", "'busy' or 'ple'"]),
             ("--duration 100ms", ["--duration 100ms", "--warmup of 500ms"]),
             ("--duration 3", ["'3' for '--duration", "3s, 500ms or 5us"]),
+            ("--sched host", ["--sched host has no host policy 'gang'", "use --sched lab"]),
             ("--slice 1s", ["--slice 1s", "100us to 250ms"]),
             ("--slice 1ms --sched-latency 3ms", ["--slice", "cannot be used with '--sched-latency"]),
             ("--sched-latency 1us", ["--sched-latency 1us", "100us to 1s"]),

@@ -29,7 +29,8 @@ pub(crate) fn rate(per_s: f64) -> String {
 
 /// A share 0..1 in percent, `61 %`; below 10 % with a decimal.
 pub(crate) fn share(share: f64) -> String {
-    let percent = share * 100.0;
+    // An empty sum is -0.0.
+    let percent = share * 100.0 + 0.0;
     if percent == 0.0 || percent >= 9.95 { format!("{percent:.0} %") } else { format!("{percent:.1} %") }
 }
 
@@ -76,7 +77,7 @@ mod tests {
         let settings = [0, 999, 1_500_000, 12_000_000, 3_000_000_001].map(setting);
         assert_eq!(settings, ["0 ns", "999 ns", "1.5 ms", "12 ms", "3.000000001 s"]);
         assert_eq!([0.5, 12.34, 99.97, 1234567.8].map(rate), ["0.50", "12.3", "100", "1,234,568"]);
-        assert_eq!([0.0, 0.0312, 0.612, 1.0].map(share), ["0 %", "3.1 %", "61 %", "100 %"]);
+        assert_eq!([-0.0, 0.0312, 0.612, 1.0].map(share), ["0 %", "3.1 %", "61 %", "100 %"]);
         assert_eq!([241.04, -3.12, 0.0, 12345.0, -99.0].map(signed), ["+241", "-3.1", "+0.0", "+12,345", "-99.0"]);
     }
 }

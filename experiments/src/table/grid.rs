@@ -63,19 +63,25 @@ pub(crate) fn lines(label_head: [&str; 2], labels: &[&str], columns: Vec<Column>
 
 /// Breaks `text` at spaces so that every line fits the page; the later ones are indented by `indent`.
 pub(crate) fn wrap(text: &str, indent: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().map_or(0, |line| line.chars().count());
-        if line > indent && line + 1 + word.chars().count() > PAGE_COLUMNS {
-            lines.push(" ".repeat(indent) + word);
-        } else if let Some(last) = lines.last_mut() {
-            if line > 0 {
-                last.push(' ');
-            }
-            last.push_str(word);
+    let body = text.trim_start_matches(' ');
+    let mut wrapped = " ".repeat(text.len() - body.len());
+    let mut column = wrapped.len();
+    let mut first = true;
+    for word in body.split(' ') {
+        let width = word.chars().count();
+        if !first && column + 1 + width > PAGE_COLUMNS {
+            wrapped.push('\n');
+            wrapped.push_str(&" ".repeat(indent));
+            (column, first) = (indent, true);
         }
+        if !first {
+            wrapped.push(' ');
+            column += 1;
+        }
+        wrapped.push_str(word);
+        (column, first) = (column + width, false);
     }
-    lines.join("\n")
+    wrapped
 }
 
 #[cfg(test)]
@@ -98,6 +104,7 @@ mod tests {
 
     #[test]
     fn long_texts_are_broken_and_indented() {
+        assert_eq!(wrap("  key   text", 4), "  key   text");
         let text = wrap(&"word ".repeat(40), 4);
         assert!(text.lines().count() > 1 && text.lines().all(|line| line.chars().count() <= PAGE_COLUMNS));
         assert!(text.lines().skip(1).all(|line| line.starts_with("    w")));

@@ -1,8 +1,8 @@
-//! What to know when reading the figures: staleness, what others took from the CPUs, gangs that cannot fit, notices.
+//! What to know when reading the figures: staleness, what others took from the CPUs, notices.
 
 use std::collections::BTreeMap;
 
-use plan::{RunPlan, RunRecord, RunStatus};
+use plan::{RunRecord, RunStatus};
 
 use super::{figure, line};
 use crate::result::ResultFile;
@@ -26,11 +26,6 @@ pub(super) fn notes(page: &mut String, result: &ResultFile) {
     );
     if let Some(text) = foreign(result) {
         line(page, "others", &text);
-    }
-    for plan in &result.experiment.plans {
-        if let Some(text) = misfit(plan, result) {
-            line(page, "notice", &text);
-        }
     }
     for (text, modes) in notices(result) {
         line(page, "notice", &format!("{}: {text}", modes.join(", ")));
@@ -63,36 +58,18 @@ fn foreign(result: &ResultFile) -> Option<String> {
     ))
 }
 
-/// A gang that is larger than its span can never run whole.
-fn misfit(plan: &RunPlan, result: &ResultFile) -> Option<String> {
-    if !plan.axes.host_policy.is_gang() {
-        return None;
-    }
-    let spans = result.good_runs(&plan.mode).flat_map(|run| &run.placement.gang_span);
-    let span = spans.map(Vec::len).max().or_else(|| Some(plan.pcpus.as_slice().len()))?;
-    let coverage: Vec<f64> = result.good_runs(&plan.mode).filter_map(|run| run.gang_coverage).collect();
-    let coverage = stats::median(&coverage).map(|c| format!(" (coverage {})", figure::share(c))).unwrap_or_default();
-    (plan.vcpus as usize > span).then(|| {
-        format!(
-            "{}: {} vCPUs cannot run at once on a gang span of {span} CPU{}{coverage}, so the gang gains little; \
-             --vcpus {span} would fit",
-            plan.mode,
-            plan.vcpus,
-            if span == 1 { "" } else { "s" }
-        )
-    })
-}
-
-/// Each notice once, with the modes that gave it.
-fn notices(result: &ResultFile) -> BTreeMap<&str, Vec<&str>> {
-    let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+/// Each notice once, with the modes that gave it. Notices that differ in their numbers only are one: the first speaks
+/// for them.
+fn notices(result: &ResultFile) -> Vec<(&str, Vec<&str>)> {
+    let mut found: BTreeMap<String, (&str, Vec<&str>)> = BTreeMap::new();
     for run in &result.runs {
         for notice in &run.notices {
-            let modes = found.entry(notice).or_default();
+            let shape = notice.replace(|c: char| c.is_ascii_digit(), "");
+            let (_, modes) = found.entry(shape).or_insert((notice, Vec::new()));
             if !modes.contains(&run.mode.as_str()) {
                 modes.push(&run.mode);
             }
         }
     }
-    found
+    found.into_values().collect()
 }
