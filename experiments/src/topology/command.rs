@@ -82,7 +82,7 @@ pub enum TopologyError {
     #[error(transparent)]
     Import(#[from] ImportError),
     /// A kernel would refuse it.
-    #[error("{0} (--allow-broken-topology)")]
+    #[error("{0}; correct it, or load it as it is with --allow-broken-topology")]
     Broken(#[from] BrokenTopology),
     /// A CPU that was asked for and is not there.
     #[error("--cpu: CPU {cpu} is not online in this topology; choose among {online}")]
@@ -176,9 +176,9 @@ mod tests {
         let want = "\
 topology  2s:2c:2t
 online    8 CPU(s): 0-7
-cores     4 of 2 CPU(s)
-LLCs      2 of 4 CPU(s)
-packages  2 of 4 CPU(s)
+cores     4, 2 CPU(s) each
+LLCs      2, 4 CPU(s) each
+packages  2, 4 CPU(s) each
 nodes     0; distances 10
 
 node    |               0               |

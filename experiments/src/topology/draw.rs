@@ -29,7 +29,7 @@ fn summary(import: &Import) -> String {
         sizes.sort_unstable();
         sizes.dedup();
         let sizes: Vec<String> = sizes.iter().map(u32::to_string).collect();
-        format!("{} of {} CPU(s)", parts.len(), sizes.join(" or "))
+        format!("{}, {} CPU(s) each", parts.len(), sizes.join(" or "))
     };
     let mut levels: Vec<String> = import.llc_level.values().map(|level| format!("L{level}")).collect();
     levels.sort_unstable();

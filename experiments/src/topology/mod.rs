@@ -17,6 +17,7 @@ mod command;
 mod draw;
 mod hwloc;
 mod lscpu;
+mod masks;
 mod read;
 mod sysfs;
 

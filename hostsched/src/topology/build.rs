@@ -12,7 +12,7 @@
 //! Two CPUs with the same label at a level have the same span there, so spans and rings are made once a label and
 //! shared: time and memory grow with CPUs times levels, not with the square of CPUs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::buddy::buddy_group;
@@ -186,7 +186,7 @@ impl Builder<'_> {
     /// Step 2, once a domain and not once a CPU.
     fn complaints(&self, rings: &Rings) -> Vec<Broken> {
         let mut broken = Vec::new();
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for cpu in self.machine.cpus().iter().filter(|cpu| self.cpu_map.contains(cpu.id)) {
             let stack = &self.stacks[cpu.id.index()];
             for (place, proto) in stack.iter().enumerate() {

@@ -10,8 +10,7 @@ use super::{CpuId, CpuSet, Level};
 pub enum Broken {
     /// A domain reaches beyond the one above it.
     #[error(
-        "CPU {cpu}: the {child} domain {child_span} is not inside the {parent} domain {parent_span}; \
-         all its CPUs must be"
+        "CPU {cpu}: the {child} domain {child_span} is not inside the {parent} domain {parent_span}, as it must be"
     )]
     ChildNotInParent {
         /// A CPU that sees it.
@@ -53,7 +52,7 @@ pub enum Broken {
 
 /// Why domains were not built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("broken topology, {n} fault(s), the first: {first}; correct it, or allow broken topologies to load it as it is", n = .more + 1)]
+#[error("broken topology with {n} fault(s), the first: {first}", n = .more + 1)]
 pub struct BrokenTopology {
     /// The first complaint.
     pub first: Broken,

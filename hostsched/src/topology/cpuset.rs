@@ -157,13 +157,6 @@ impl CpuSet {
         self.iter().next()
     }
 
-    /// The highest CPU.
-    #[must_use]
-    pub fn last(&self) -> Option<CpuId> {
-        let index = (0..self.word_count()).rev().find(|index| self.word(*index) != 0)?;
-        Some(cpu_at(index, 63 - self.word(index).leading_zeros()))
-    }
-
     /// The lowest CPU above `cpu` (`cpumask_next`).
     #[inline]
     #[must_use]
@@ -357,7 +350,6 @@ mod tests {
             prop_assert_eq!(x.weight() as usize, a.len());
             prop_assert_eq!(x.is_empty(), a.is_empty());
             prop_assert_eq!(x.first().map(|c| c.0), a.first().copied());
-            prop_assert_eq!(x.last().map(|c| c.0), a.last().copied());
             prop_assert_eq!(x.contains(CpuId(probe)), a.contains(&probe));
             prop_assert_eq!(x.next(CpuId(probe)).map(|c| c.0), a.range(probe + 1..).next().copied());
             let both: Vec<u32> = a.intersection(&b).copied().collect();

@@ -37,7 +37,7 @@
 //! |---|---|
 //! | `cpuset.rs` | a set of CPUs |
 //! | `machine.rs` | what shares what |
-//! | `text.rs`, `presets.rs` | machines as text, machines by name |
+//! | `text.rs`, `regular.rs`, `presets.rs` | machines as text (long and short form), machines by name |
 //! | `level.rs` | levels, flags, numbers |
 //! | `build.rs`, `check.rs` | `build_sched_domains`, and what a kernel would refuse |
 //! | `domain.rs`, `buddy.rs` | what the scheduler reads |
@@ -50,6 +50,7 @@ mod domain;
 mod level;
 mod machine;
 mod presets;
+mod regular;
 mod text;
 
 #[cfg(test)]
