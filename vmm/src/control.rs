@@ -7,8 +7,8 @@
 //!       └──── a thread failed, the watchdog bit, or the caller aborts ──► Stopping
 //!                                                                  └─ threads that do not leave are given up
 //! ```
-//! Every event (a bell, the alarm, the pulse) leads to the same [`Conductor::advance`], which looks at everything there
-//! is to see. So no event can be missed for good: the next pulse, at most [`PULSE`] later, sees what it left.
+//! Every event (a bell, the alarm, the pulse) leads to the same `advance`, which looks at everything there
+//! is to see. So no event can be missed for good: the next pulse, at most `PULSE` later, sees what it left.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,24 @@
 //! Real KVM guests: one host thread a vCPU, under the lab's scheduler or the kernel's own.
+//!
+//! ```text
+//!   engine    one run: boot ─ threads ─ control loop ─ join ─ record
+//!     │
+//!     ├─ boot        ELF, tables, registers, in named steps          memory, probe
+//!     ├─ control     stages, abort, watchdog, console: event-manager timer, watchdog, console, snapshot
+//!     ├─ vcpu        the state machine of one thread
+//!     │    ├─ doorbell    what the guest asks, checked               leave: why a thread ends
+//!     │    ├─ vectors     pending interrupts                         interrupt: KVM_INTERRUPT
+//!     │    ├─ latch       kicks that end halts
+//!     │    └─ kick, tick  out of KVM_RUN: reasons, signal, timer
+//!     ├─ sched       the contract with a scheduler; HostSched
+//!     │    └─ dispatch    the lab's, by hostsched                    cgroup: who is a gang
+//!     └─ record      what was measured                               stats, profile, cpu_use
+//! ```
+//!
+//! Three rules hold everywhere. A vCPU's ioctls are made by the thread that owns it. What a guest can write is checked
+//! once, where it enters ([`doorbell`], [`memory::Shared`]), and no index is made from it before. Every atomic that
+//! threads share comes from [`sync`], and each protocol built from them (kick, latch, state word, CPU token) stands in one
+//! file with its argument.
 
 pub mod boot;
 pub mod cgroup;

@@ -21,7 +21,7 @@ use crate::sync::Ordering;
 use crate::vcpu::RunShared;
 use crate::watchdog::progress;
 
-/// Measured time after which a VM that has never made any progress is a failure.
+/// Measured time, less what others took of it, after which a VM that has never made any progress is a failure.
 const NOTHING_DONE_NS: u64 = 1_000_000_000;
 
 /// What the engine has in hand when a run is over.
@@ -67,7 +67,7 @@ pub fn record(plan: &RunPlan, made: Made<'_>) -> RunRecord {
         stale_reads(guests, end, &mut record);
     }
     kicks(guests, &mut record);
-    failures(guests, &outcome, &mut record);
+    failures(guests, &outcome, plan.pcpus.as_slice().len() as u64, &mut record);
     record.status = match (record.failures.is_empty(), outcome.aborted) {
         (false, _) => RunStatus::Failed,
         (true, true) => RunStatus::Partial,
@@ -240,7 +240,7 @@ fn kicks(guests: &Guests, record: &mut RunRecord) {
     }
 }
 
-fn failures(guests: &Guests, outcome: &Outcome, record: &mut RunRecord) {
+fn failures(guests: &Guests, outcome: &Outcome, cpus: u64, record: &mut RunRecord) {
     let mut fail = |check: &str, message: String| {
         record.failures.push(Failure { check: check.to_owned(), message });
     };
@@ -272,7 +272,8 @@ fn failures(guests: &Guests, outcome: &Outcome, record: &mut RunRecord) {
         record.failures.push(failure.clone());
     }
     // A run shorter than the watchdog's patience: measured for a second or more, and nothing was done.
-    if record.duration_ns >= NOTHING_DONE_NS && outcome.stuck.is_empty() {
+    let others_ns = record.foreign_cpu_ns / cpus.max(1);
+    if record.duration_ns.saturating_sub(others_ns) >= NOTHING_DONE_NS && outcome.stuck.is_empty() {
         for vm in guests.vms.iter().filter(|vm| progress(vm) == 0) {
             let message = format!("VM {} did nothing in {} ms", vm.number, record.duration_ns / 1_000_000);
             record.failures.push(Failure { check: "watchdog".into(), message });

@@ -17,7 +17,7 @@
 //! flush vector becomes pending. After that come the injection and the kick cell's last test. So a flush is either
 //! marked before the swap (taken here), or its initiator sees "running" and raises the vector, whose kick forbids or ends
 //! this entry. A vector that is pending with interrupts off waits for the window; until then the guest is in a ring-0
-//! stub, which touches no flushable mapping (DESIGN rule of the ABI, docs/guest-abi.md section 4).
+//! stub, which touches no flushable mapping (docs/guest-abi.md, section 4).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
