@@ -24,12 +24,12 @@ use crate::console::Console;
 use crate::kick::monotonic_ns;
 use crate::leave::Leave;
 use crate::outbox::{Ended, Message};
+use crate::run_shared::RunShared;
 use crate::sched::VcpuIndex;
 use crate::snapshot::Snapshot;
 use crate::stats::Phase;
 use crate::sync::Arc;
 use crate::timer::Timer;
-use crate::vcpu::RunShared;
 use crate::watchdog::Watchdog;
 
 /// Longest time between two looks at the caller's abort flag and at the guests' progress.

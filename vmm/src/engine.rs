@@ -23,11 +23,12 @@ use crate::kick::{install_handler, monotonic_ns};
 use crate::outbox::{Message, Outbox};
 use crate::probe::{allowed_cpus, open_kvm};
 use crate::record::{Made, record};
+use crate::run_shared::{Gate, PanicHook, RunShared};
 use crate::sched::VcpuIndex;
 use crate::scheduler::{Scheduler, host_affinity};
 use crate::stats::PhaseCell;
 use crate::sync::{Arc, AtomicBool, AtomicU32};
-use crate::vcpu::{Gate, PanicHook, RunShared, thread_main};
+use crate::vcpu::thread_main;
 
 /// Samples a second of the guest profile under the kernel's scheduler; the lab's samples at every tick.
 const HOST_SAMPLE_HZ: u64 = 50;

@@ -5,7 +5,7 @@
 //!     │
 //!     ├─ boot        ELF, tables, registers, in named steps          memory, probe
 //!     ├─ control     stages, abort, watchdog, console: event-manager timer, watchdog, console, snapshot
-//!     ├─ vcpu        the state machine of one thread
+//!     ├─ vcpu        the state machine of one thread                run_shared: what threads share
 //!     │    ├─ doorbell    what the guest asks, checked               leave: why a thread ends
 //!     │    ├─ vectors     pending interrupts                         interrupt: KVM_INTERRUPT
 //!     │    ├─ latch       kicks that end halts
@@ -38,6 +38,7 @@ pub mod outbox;
 pub mod probe;
 pub mod profile;
 pub mod record;
+pub mod run_shared;
 pub mod sched;
 pub mod scheduler;
 pub mod snapshot;

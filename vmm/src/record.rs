@@ -15,10 +15,10 @@ use crate::latch::LatchTotals;
 use crate::leave::Leave;
 use crate::outbox::Ended;
 use crate::profile::{resolve, shares};
+use crate::run_shared::RunShared;
 use crate::snapshot::{Snapshot, VcpuSnapshot, cycles_to_ns, histogram_between};
 use crate::stats::{Counter, histogram};
 use crate::sync::Ordering;
-use crate::vcpu::RunShared;
 use crate::watchdog::progress;
 
 /// Measured time, less what others took of it, after which a VM that has never made any progress is a failure.

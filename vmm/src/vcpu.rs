@@ -29,15 +29,16 @@ use abi::vcpu::VcpuPage;
 use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use crate::doorbell::{Doorbell, VcpuSet};
-use crate::guests::{Guests, VcpuShared, Vm};
+use crate::guests::{VcpuShared, Vm};
 use crate::interrupt::inject;
 use crate::kick::{Bound, KickCell, Reason, monotonic_ns};
 use crate::leave::Leave;
 use crate::outbox::{Ended, Message, Outbox};
+use crate::run_shared::{PanicHook, RunShared};
 use crate::sched::{Permit, VcpuIndex, VcpuThread};
-use crate::scheduler::{Scheduler, bind_self};
-use crate::stats::{Counter, PhaseCell, ThreadStats};
-use crate::sync::{Arc, AtomicBool, AtomicU32, Condvar, Mutex, Ordering, lock};
+use crate::scheduler::bind_self;
+use crate::stats::{Counter, ThreadStats};
+use crate::sync::Ordering;
 use crate::tick::TickTimer;
 use crate::vectors::Injection;
 
@@ -46,67 +47,6 @@ use crate::vectors::Injection;
 const LEAVE_SPINS: u32 = 2_000;
 /// Console calls of one vCPU that are printed: a guest prints when it panics.
 const PRINTS_MAX: u32 = 100;
-
-/// Opened once, when every thread is ready.
-#[derive(Debug, Default)]
-pub struct Gate {
-    open: Mutex<bool>,
-    change: Condvar,
-}
-
-impl Gate {
-    /// Lets everyone through, now and later.
-    pub fn open(&self) {
-        *lock(&self.open) = true;
-        self.change.notify_all();
-    }
-
-    fn pass(&self) {
-        let mut open = lock(&self.open);
-        while !*open {
-            open = self.change.wait(open).unwrap_or_else(std::sync::PoisonError::into_inner);
-        }
-    }
-}
-
-/// For tests: what goes wrong in a vCPU thread, on purpose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PanicHook {
-    /// The vCPU.
-    pub vcpu: VcpuIndex,
-    /// Panics when it has left the guest so often.
-    pub after_exits: u64,
-}
-
-/// What all vCPU threads of a run share.
-#[derive(Debug)]
-pub struct RunShared {
-    /// The VMs.
-    pub guests: Arc<Guests>,
-    /// Who lets vCPUs run.
-    pub sched: Scheduler,
-    /// Whether to record.
-    pub phase: PhaseCell,
-    /// Nobody enters before it opens.
-    pub gate: Gate,
-    /// vCPUs that have not come online.
-    pub offline: AtomicU32,
-    /// Set before the scheduler is stopped: ends waits that the scheduler does not know of.
-    pub stopping: AtomicBool,
-    /// Where the scheduler does not tick: how often to sample the profile, in ns.
-    pub sample_period_ns: Option<u64>,
-    /// For tests.
-    pub panic_hook: Option<PanicHook>,
-}
-
-impl RunShared {
-    /// Makes every thread leave.
-    pub fn stop(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
-        self.sched.vcpu_sched().stop();
-        self.gate.open();
-    }
-}
 
 /// The body of a vCPU thread, on the CPUs of `affinity` unless the scheduler chooses them. Whatever happens inside, its
 /// last act is to say how it ended.

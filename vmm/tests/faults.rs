@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use plan::{Control, Engine, EngineError, Inject, Mode, RunPlan, RunRecord, RunStatus, Sched};
 use support::{kvm_usable, plan, run};
+use vmm::run_shared::PanicHook;
 use vmm::sched::VcpuIndex;
-use vmm::vcpu::PanicHook;
+
 use vmm::{Kvm, Options};
 
 /// Threads of this process with a vCPU's name.
