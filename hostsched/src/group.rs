@@ -146,9 +146,8 @@ impl Rq {
         if running {
             self.put_prev_task(cx, slot);
         }
-        // A task that was queued, is new or is being woken has a relative vruntime already.
-        let relative =
-            on_rq || self.ents[slot.i()].sum_exec_runtime.0 == 0 || self.task(slot).state == TaskState::Waking;
+        // A task that was queued or is being woken has a relative vruntime already.
+        let relative = on_rq || self.task(slot).state == TaskState::Waking;
         let (old, new) = (self.ents[slot.i()].queue, Slot(group.0));
         if !relative {
             let (from, to) = (self.cfs[old.i()].min_vruntime, self.cfs[new.i()].min_vruntime);

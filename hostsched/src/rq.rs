@@ -20,6 +20,7 @@ use crate::topology::{CpuId, CpuSet};
 use crate::trace::{Running, Trace};
 use crate::weight::Nice;
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Gives out run queues. No operation asks for a queue while it holds one, except by `with_two`.
@@ -92,7 +93,7 @@ pub struct Rq {
     pub(crate) wake_list: Vec<Slot>,
     pub(crate) stats: RqStats,
     pub(crate) stopper: Stopper,
-    pub(crate) stop_work: Vec<StopWork>,
+    pub(crate) stop_work: VecDeque<StopWork>,
     /// Jiffy of the last update of the load history.
     pub(crate) last_load_update_tick: u64,
     /// Since when the CPU has nothing to run; 0 if it has.
@@ -143,7 +144,7 @@ impl Rq {
             wake_list: Vec::new(),
             stats: RqStats::default(),
             stopper: Stopper::Sleeping,
-            stop_work: Vec::new(),
+            stop_work: VecDeque::new(),
             last_load_update_tick: host.jiffies(),
             idle_stamp: Nanos(0),
             avg_idle: INITIAL_AVG_IDLE,

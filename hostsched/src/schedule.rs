@@ -112,6 +112,8 @@ impl Rq {
         self.update_rq_clock(cx.now);
         match self.curr {
             Slot::NIL => {}
+            // Another CPU may have given it more to do.
+            Slot::STOPPER if !self.stop_work.is_empty() => {}
             Slot::STOPPER => self.stopper_sleeps(cx.host),
             curr => {
                 if self.task(curr).state != TaskState::Running {

@@ -64,7 +64,7 @@ impl Rq {
 impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
     /// The stopper has the CPU: does all its work.
     pub(crate) fn run_stopper(&mut self, cpu: CpuId) {
-        while let Some(work) = self.rqs.with(cpu, |rq| rq.stop_work.pop()) {
+        while let Some(work) = self.rqs.with(cpu, |rq| rq.stop_work.pop_front()) {
             match work {
                 StopWork::Migrate { task, to } => self.migrate_task(cpu, task, to),
                 StopWork::ActiveBalance { push_cpu } => self.active_load_balance(cpu, push_cpu),

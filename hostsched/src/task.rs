@@ -83,7 +83,7 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
     /// No room, no such group or VM, no on-line CPU that it may use.
     pub fn task_add(&mut self, spec: &TaskSpec) -> Result<TaskId, TaskError> {
         let host = self.cx.host;
-        let affinity = spec.affinity.clone().unwrap_or_else(|| CpuSet::first_n(cpu_slots(host)));
+        let affinity = spec.affinity.clone().unwrap_or_else(|| host.all_cpus());
         if !affinity.intersects(host.online()) {
             return Err(TaskError::NoCpu(affinity));
         }
@@ -209,28 +209,32 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
     /// # Errors
     /// No such task; no CPU of the set on line.
     pub fn task_set_affinity(&mut self, task: TaskId, affinity: &CpuSet) -> Result<(), TaskError> {
-        let Some(to) = affinity.first_and(self.cx.host.online()) else {
+        if !affinity.intersects(self.cx.host.online()) {
             return Err(TaskError::NoCpu(affinity.clone()));
-        };
+        }
         self.with_task(task, |rq, slot, cx| {
-            let cpu = rq.cpu;
             rq.task_mut(slot).affinity = affinity.clone();
-            if rq.ents[slot.i()].on_rq && !affinity.contains(cpu) {
-                rq.stop_work.push(StopWork::Migrate { task, to });
-                rq.wake_stopper(cx, cpu);
-            }
+            rq.leave_if_not_allowed(cx, slot);
         })
         .map(|_| ())
         .ok_or(TaskError::NoTask(task))
     }
 }
 
-/// CPU numbers of the machine.
-fn cpu_slots(host: &Host) -> u32 {
-    u32::try_from(host.machine().cpu_slots()).unwrap_or(u32::MAX)
-}
-
 impl Rq {
+    /// If the task is runnable here and may not be, lets the stopper move it to the first CPU that it may use.
+    pub(crate) fn leave_if_not_allowed<T: Trace>(&mut self, cx: &mut Cx<'_, T>, slot: Slot) {
+        let (task, cpu) = (self.task(slot), self.cpu);
+        if self.ents[slot.i()].on_rq
+            && !task.affinity.contains(cpu)
+            && let Some(to) = task.affinity.first_and(cx.host.online())
+        {
+            let work = StopWork::Migrate { task: task.id, to };
+            self.stop_work.push_back(work);
+            self.wake_stopper(cx, cpu);
+        }
+    }
+
     /// Chooses the first vruntime of a forked task, relative to the queue of whoever runs (`task_fork_fair`, 3.4).
     fn task_fork<T: Trace>(&mut self, cx: &mut Cx<'_, T>, slot: Slot) {
         let queue = if self.current().is_some() { self.ents[self.curr.i()].queue } else { Slot::NIL };
@@ -255,6 +259,11 @@ impl Rq {
 }
 
 impl Host {
+    /// Every CPU number of the machine (`cpu_possible_mask`).
+    pub(crate) fn all_cpus(&self) -> CpuSet {
+        self.cpu_numbers().collect()
+    }
+
     /// Takes the lowest free task number.
     fn claim_task(&self) -> Option<TaskId> {
         self.tasks.iter().position(TaskShared::claim).map(TaskId::from_index)

@@ -80,6 +80,7 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
             rq.stats.ttwu_count += 1;
             rq.stats.ttwu_local += u64::from(local);
             rq.task_mut(slot).stats.nr_wakeups += 1;
+            rq.widen_affinity(host, slot);
             if remote {
                 rq.ttwu_queue_remote(cx, slot);
             } else {
@@ -133,11 +134,18 @@ impl Rq {
             self.ttwu_do_wakeup(cx, slot);
             return Claim::StillQueued(self.cpu);
         }
+        let still_here = self.curr == slot;
         let queue = self.ents[slot.i()].queue;
         let base = self.cfs[queue.i()].min_vruntime;
         let e = &mut self.ents[slot.i()];
         e.vruntime = e.vruntime.relative(base);
         self.task_mut(slot).state = TaskState::Waking;
+        if still_here {
+            // ttwu_activate_remote: its CPU is in the middle of schedule, looking for work; it may go on there.
+            self.task_mut(slot).stats.nr_wakeups += 1;
+            self.ttwu_do_activate(cx, slot);
+            return Claim::StillQueued(self.cpu);
+        }
         Claim::Taken(self.placed(slot))
     }
 
@@ -147,6 +155,14 @@ impl Rq {
         task.stats.nr_migrations += 1;
         cx.trace.sched_migrate_task(cx.now, task.id, self.cpu, to.cpu);
         to.insert_task(cx.host, task, entity)
+    }
+
+    /// Lets a task run anywhere if none of its CPUs is on line any more (`select_fallback_rq`, `do_set_cpus_allowed`).
+    pub(crate) fn widen_affinity(&mut self, host: &Host, slot: Slot) {
+        let task = self.task_mut(slot);
+        if !task.affinity.intersects(host.online()) {
+            task.affinity = host.all_cpus();
+        }
     }
 
     /// Leaves a waking task for the IPI (`ttwu_queue_remote`).
@@ -172,6 +188,7 @@ impl Rq {
                 self.stopper_activate(cx);
             } else {
                 self.ttwu_do_activate(cx, slot);
+                self.leave_if_not_allowed(cx, slot);
             }
         }
         list.clear();

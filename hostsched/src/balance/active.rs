@@ -19,7 +19,7 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
             }
             let start = !std::mem::replace(&mut rq.active_balance, true);
             if start {
-                rq.stop_work.push(StopWork::ActiveBalance { push_cpu: cpu });
+                rq.stop_work.push_back(StopWork::ActiveBalance { push_cpu: cpu });
                 rq.wake_stopper(cx, cpu);
             }
             Some(start)

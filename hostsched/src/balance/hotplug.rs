@@ -68,10 +68,7 @@ impl Host {
             let to = sched.select_fallback_rq(cpu, &affinity);
             let cx = &mut sched.cx;
             queued = sched.rqs.with_two(cpu, to, |from, dst| {
-                if !affinity.contains(to) {
-                    from.task_mut(slot).affinity =
-                        CpuSet::first_n(u32::try_from(cx.host.machine().cpu_slots()).unwrap_or(0));
-                }
+                from.widen_affinity(cx.host, slot);
                 debug_assert_eq!(from.task(slot).id, task, "nothing else runs meanwhile");
                 from.move_queued(cx, slot, dst);
                 from.next_to_leave(cx)

@@ -2,7 +2,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::queue::{Earliest, NEVER};
+use super::queue::{Earliest, Marked, NEVER};
 use super::scenario::{EPOCH, Scenario, ScenarioError, Step, TaskPlan};
 use crate::ids::{GroupId, Nanos, TaskId};
 use crate::trace::Trace;
@@ -79,7 +79,10 @@ pub struct Engine<'a, T> {
     starts: Vec<usize>,
     started: usize,
     ticks: Ticks,
-    resched: Vec<bool>,
+    /// CPUs that must reschedule.
+    resched: Marked,
+    /// CPUs with an IPI to come, and their IPIs.
+    interrupted: Marked,
     ipis: Vec<Vec<crate::Ipi>>,
     events: u64,
 }
@@ -165,7 +168,8 @@ impl<'a, T: Trace> Engine<'a, T> {
             starts,
             started: 0,
             ticks: Ticks::new(cpus, scenario.tick_ns(), scenario.tick_skew_ns),
-            resched: vec![false; cpus],
+            resched: Marked::new(cpus),
+            interrupted: Marked::new(cpus),
             ipis: vec![Vec::new(); cpus],
             events: 0,
         };
@@ -337,35 +341,35 @@ impl<'a, T: Trace> Engine<'a, T> {
     /// Collects the effects of the last operations.
     fn take_effects(&mut self) {
         for cpu in self.fx.resched.drain(..) {
-            self.resched[cpu.index()] = true;
+            self.resched.set(cpu.index());
         }
         for (cpu, ipi) in self.fx.ipis.drain(..) {
             self.ipis[cpu.index()].push(ipi);
+            self.interrupted.set(cpu.index());
         }
     }
 
     /// Settles the CPU of the event, then the others until all is quiet.
     fn settle_all(&mut self, first: Option<usize>) -> Result<(), RunError> {
         self.take_effects();
-        if let Some(cpu) = first
-            && self.resched[cpu]
-        {
+        if let Some(cpu) = first.filter(|cpu| self.resched.contains(*cpu)) {
             self.settle(cpu)?;
         }
         loop {
             let mut quiet = true;
-            for cpu in 0..self.ipis.len() {
+            let mut at = 0;
+            while let Some(cpu) = self.interrupted.from(at) {
+                (quiet, at) = (false, cpu);
+                self.interrupted.take(cpu);
                 while let Some(ipi) = self.ipis[cpu].pop() {
-                    quiet = false;
                     self.sched().ipi_received(cpu_id(cpu), ipi);
-                    self.take_effects();
                 }
+                self.take_effects();
             }
-            for cpu in 0..self.resched.len() {
-                if self.resched[cpu] {
-                    quiet = false;
-                    self.settle(cpu)?;
-                }
+            at = 0;
+            while let Some(cpu) = self.resched.from(at) {
+                (quiet, at) = (false, cpu + 1);
+                self.settle(cpu)?;
             }
             if quiet {
                 return Ok(());
@@ -377,10 +381,10 @@ impl<'a, T: Trace> Engine<'a, T> {
     fn settle(&mut self, cpu: usize) -> Result<(), RunError> {
         let mut steps = 0;
         loop {
-            if std::mem::take(&mut self.resched[cpu]) && self.rqs[cpu].need_resched() {
+            if self.resched.take(cpu) && self.rqs[cpu].need_resched() {
                 self.schedule(cpu);
             }
-            if self.resched[cpu] {
+            if self.resched.contains(cpu) {
                 continue;
             }
             let Some(task) = self.on_cpu[cpu].task else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! The earliest of one event per CPU: a winner tree. Ties go to the lowest CPU.
+//! Many CPUs, few of them of interest: the earliest of one event per CPU (a winner tree; ties go to the lowest CPU), and a
+//! set of CPUs that is walked upwards while it changes.
 
 /// No event.
 pub(super) const NEVER: u64 = u64::MAX;
@@ -55,9 +56,62 @@ impl Earliest {
     }
 }
 
+/// A set of CPUs.
+#[derive(Clone, Debug)]
+pub(super) struct Marked {
+    words: Vec<u64>,
+}
+
+impl Marked {
+    pub(super) fn new(cpus: usize) -> Self {
+        Self { words: vec![0; cpus.div_ceil(64)] }
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, cpu: usize) {
+        self.words[cpu / 64] |= 1 << (cpu % 64);
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, cpu: usize) -> bool {
+        self.words[cpu / 64] >> (cpu % 64) & 1 == 1
+    }
+
+    /// Takes the CPU out; true if it was in.
+    #[inline]
+    pub(super) fn take(&mut self, cpu: usize) -> bool {
+        let was = self.contains(cpu);
+        self.words[cpu / 64] &= !(1 << (cpu % 64));
+        was
+    }
+
+    /// The lowest member from `cpu` on.
+    #[inline]
+    pub(super) fn from(&self, cpu: usize) -> Option<usize> {
+        let mut i = cpu / 64;
+        let mut bits = self.words.get(i)? & (u64::MAX << (cpu % 64));
+        while bits == 0 {
+            i += 1;
+            bits = *self.words.get(i)?;
+        }
+        Some(i * 64 + bits.trailing_zeros() as usize)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_set_is_walked_upwards() {
+        let mut m = Marked::new(130);
+        for cpu in [129, 3, 64] {
+            m.set(cpu);
+        }
+        assert_eq!((m.from(0), m.from(4), m.from(65), m.from(130)), (Some(3), Some(64), Some(129), None));
+        assert!(m.take(64) && !m.take(64));
+        assert_eq!(m.from(4), Some(129));
+    }
 
     #[test]
     fn the_earliest_wins_and_ties_go_to_the_lowest_cpu() {
