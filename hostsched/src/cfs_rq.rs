@@ -5,7 +5,7 @@
 //! joins is placed relative to it, whoever leaves for another queue takes the difference along.
 //!
 //! Property: `min_vruntime` never falls.
-use crate::entity::{Entity, Slot};
+use crate::entity::Slot;
 use crate::ids::Vruntime;
 use crate::timeline::Timeline;
 use crate::weight::LoadWeight;
@@ -101,10 +101,9 @@ impl CfsRq {
     }
 
     /// Moves the virtual clock up to the earlier of the running and the leftmost entity, never back
-    /// (`update_min_vruntime`).
+    /// (`update_min_vruntime`). `curr` is the vruntime of the running entity.
     #[inline]
-    pub(crate) fn update_min_vruntime(&mut self, ents: &[Entity]) {
-        let curr = (!self.curr.is_nil()).then(|| ents[self.curr.i()].vruntime);
+    pub(crate) fn update_min_vruntime(&mut self, curr: Option<Vruntime>) {
         let earliest = match (curr, self.timeline.leftmost()) {
             (Some(c), Some((left, _))) => c.min(left),
             (Some(c), None) => c,

@@ -88,12 +88,14 @@ impl Rq {
         e.vruntime = e.vruntime.plus(calc_delta_fair(delta, &mut e.load));
         e.exec_start = now;
         let vruntime = e.vruntime;
-        q.update_min_vruntime(&self.ents);
+        q.update_min_vruntime(Some(vruntime));
         q.shares.load_unacc_exec_time += delta;
         if self.is_task(curr) {
             self.stats.exec.0 += delta;
-            let id = self.task(curr).id;
-            cx.trace.sched_stat_runtime(cx.now, id, Nanos(delta), vruntime);
+            if T::ENABLED {
+                let id = self.task(curr).id;
+                cx.trace.sched_stat_runtime(cx.now, id, Nanos(delta), vruntime);
+            }
         }
     }
 
@@ -199,7 +201,9 @@ impl Rq {
             let e = &mut self.ents[se.i()];
             e.vruntime = e.vruntime.relative(base);
         }
-        self.cfs[queue.i()].update_min_vruntime(&self.ents);
+        let curr = self.cfs[queue.i()].curr;
+        let running = (!curr.is_nil()).then(|| self.ents[curr.i()].vruntime);
+        self.cfs[queue.i()].update_min_vruntime(running);
         self.update_cfs_shares(cx, queue);
     }
 

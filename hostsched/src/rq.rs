@@ -96,6 +96,8 @@ pub struct Rq {
     pub(crate) stop_work: VecDeque<StopWork>,
     /// Jiffy of the last update of the load history.
     pub(crate) last_load_update_tick: u64,
+    /// The load to which all of the history has converged; `u64::MAX` while it has not.
+    pub(crate) settled_load: u64,
     /// Since when the CPU has nothing to run; 0 if it has.
     pub(crate) idle_stamp: Nanos,
     /// How long it usually is idle (`avg_idle`).
@@ -146,6 +148,7 @@ impl Rq {
             stopper: Stopper::Sleeping,
             stop_work: VecDeque::new(),
             last_load_update_tick: host.jiffies(),
+            settled_load: 0,
             idle_stamp: Nanos(0),
             avg_idle: INITIAL_AVG_IDLE,
             idle_at_tick: false,
@@ -347,11 +350,13 @@ impl Rq {
 
     /// Makes `slot` the current entity of the CPU and publishes it.
     #[inline]
-    pub(crate) fn set_curr(&mut self, host: &Host, slot: Slot) {
+    pub(crate) fn set_curr(&mut self, host: &Host, slot: Slot) -> Running {
         self.curr = slot;
+        let running = self.running();
         let public = host.cpu(self.cpu);
         public.curr_idle.store(slot.is_nil(), Relaxed);
-        public.curr_task.store(self.current().map_or(0, |t| t.0 + 1), Relaxed);
+        public.curr_task.store(running.task().map_or(0, |t| t.0 + 1), Relaxed);
+        running
     }
 
     /// Publishes the weight of the root queue.

@@ -128,23 +128,28 @@ impl Rq {
     #[inline]
     fn schedule_in<T: Trace>(&mut self, cx: &mut Cx<'_, T>) -> Running {
         let prev = self.curr;
-        let prev_running = self.running();
+        let mut prev_dead = None;
         if !prev.is_nil() && prev != Slot::STOPPER {
             self.put_prev_task(cx, prev);
+            let task = self.task(prev);
+            prev_dead = (task.state == TaskState::Dead).then_some(prev);
         }
         let next = if self.stopper_queued() { Slot::STOPPER } else { self.pick_next_task(cx) };
         self.need_resched = false;
         if next != prev {
+            let prev_running = if T::ENABLED { self.running() } else { Running::Idle };
             self.stats.nr_switches += 1;
             self.stats.sched_goidle += u64::from(next.is_nil());
-            self.set_curr(cx.host, next);
-            let vruntime = self.ents.get(next.i()).map_or(Vruntime(0), |e| e.vruntime);
-            if self.running().task().is_some() {
+            let running = self.set_curr(cx.host, next);
+            if let Running::Task(_) = running {
                 self.task_mut(next).stats.switches_in += 1;
             }
-            cx.trace.sched_switch(cx.now, self.cpu, prev_running, self.running(), vruntime);
-            if prev_running.task().is_some() && self.task(prev).state == TaskState::Dead {
-                self.reap(cx, prev);
+            if T::ENABLED {
+                let vruntime = self.ents.get(next.i()).map_or(Vruntime(0), |e| e.vruntime);
+                cx.trace.sched_switch(cx.now, self.cpu, prev_running, running, vruntime);
+            }
+            if let Some(dead) = prev_dead {
+                self.reap(cx, dead);
             }
         }
         let running = self.running();
@@ -165,23 +170,27 @@ impl Rq {
     #[inline]
     fn scheduler_tick<T: Trace>(&mut self, cx: &mut Cx<'_, T>) -> bool {
         self.update_rq_clock(cx.now);
-        self.update_cpu_load(cx.host);
+        let jiffies = cx.host.jiffies();
+        self.update_cpu_load(cx.host, jiffies);
         if self.curr != Slot::STOPPER {
             self.task_tick(cx);
         }
-        self.trigger_load_balance(cx.host)
+        self.trigger_load_balance(jiffies)
     }
 
     /// Folds the load into its history (`update_cpu_load_active`, `__update_cpu_load`, 3.4): index i forgets with a time
     /// constant of 2^i ticks. Ticks that an idle CPU left out count as ticks without load.
     #[inline]
-    fn update_cpu_load(&mut self, host: &Host) {
-        let jiffies = host.jiffies();
+    fn update_cpu_load(&mut self, host: &Host, jiffies: u64) {
         let missed = (jiffies - self.last_load_update_tick).saturating_sub(1);
         self.last_load_update_tick = jiffies;
         let load = self.cfs[0].load.weight;
+        if load == self.settled_load && missed == 0 {
+            return;
+        }
         let history = &host.cpu(self.cpu).cpu_load;
         history[0].store(load, Relaxed);
+        let mut settled = true;
         for (i, slot) in history.iter().enumerate().skip(1) {
             let mut old = slot.load(Relaxed);
             if missed != 0 {
@@ -189,8 +198,12 @@ impl Rq {
             }
             let scale = 1_u64 << i;
             let new = if load > old { load + scale - 1 } else { load };
-            slot.store((old * (scale - 1) + new) >> i, Relaxed);
+            let value = (old * (scale - 1) + new) >> i;
+            settled &= value == load;
+            slot.store(value, Relaxed);
         }
+        // From here on it only changes with the load.
+        self.settled_load = if settled { load } else { u64::MAX };
     }
 }
 

@@ -1,9 +1,9 @@
 //! The order of the entities that wait on one queue (`cfs_rq->tasks_timeline`).
 //!
-//! Units: [`Vruntime`]. Problem: the leftmost entity is taken on every switch, and the one put back usually goes far to
-//! the right. Approach: a flat array sorted by *descending* vruntime, so that the leftmost sits at the end and is popped
-//! in O(1), and a search by halves for the rest. Queues hold a handful of entities; an array in one or two cache lines
-//! beats a balanced tree there, and it never allocates once it has grown.
+//! Units: [`Vruntime`]. Problem: the leftmost entity is taken on every switch, and the one put back usually goes to the
+//! far right. Approach: a flat array sorted by vruntime whose used part starts at `head`: the leftmost is taken by moving
+//! `head`, and a new rightmost is appended; anything else shifts its neighbours. Queues hold a handful of entities; an
+//! array in one or two cache lines beats a balanced tree there, and it never allocates once it has grown.
 //!
 //! Property: equal keys leave in the order in which they came (the kernel's tree inserts them to the right).
 use crate::entity::Slot;
@@ -15,50 +15,71 @@ struct Node {
     slot: Slot,
 }
 
-/// The waiting entities of a queue, leftmost last.
+/// The waiting entities of a queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
+    /// `nodes[head..]` are the entities from left to right; what lies before was taken.
     nodes: Vec<Node>,
+    head: usize,
 }
 
 impl Timeline {
+    fn waiting(&self) -> &[Node] {
+        self.nodes.get(self.head..).unwrap_or_default()
+    }
+
     /// Queues an entity to the right of its equals (`__enqueue_entity`).
     #[inline]
     pub(crate) fn insert(&mut self, key: Vruntime, slot: Slot) {
-        let at = self.nodes.partition_point(|n| key.before(n.key));
-        self.nodes.insert(at, Node { key, slot });
+        if self.nodes.len() == self.nodes.capacity() && self.head > 0 {
+            self.nodes.drain(..self.head);
+            self.head = 0;
+        }
+        self.nodes.push(Node { key, slot });
+        let waiting = self.nodes.get_mut(self.head..).unwrap_or_default();
+        let mut at = waiting.len() - 1;
+        while at > 0 && key.before(waiting[at - 1].key) {
+            waiting[at] = waiting[at - 1];
+            at -= 1;
+        }
+        waiting[at] = Node { key, slot };
     }
 
     /// Takes an entity out (`__dequeue_entity`). `key` is its vruntime, which does not change while it waits.
     #[inline]
     pub(crate) fn remove(&mut self, key: Vruntime, slot: Slot) {
-        if self.nodes.last().is_some_and(|n| n.slot == slot) {
-            self.nodes.pop();
-            return;
+        if self.waiting().first().is_some_and(|n| n.slot == slot) {
+            self.head += 1;
+        } else {
+            let waiting = self.waiting();
+            let from = waiting.partition_point(|n| n.key.before(key));
+            let found = waiting[from..].iter().position(|n| n.slot == slot);
+            debug_assert!(found.is_some(), "an entity that waits is in its timeline");
+            if let Some(i) = found {
+                self.nodes.remove(self.head + from + i);
+            }
         }
-        let from = self.nodes.partition_point(|n| key.before(n.key));
-        let found = self.nodes[from..].iter().position(|n| n.slot == slot);
-        debug_assert!(found.is_some(), "an entity that waits is in its timeline");
-        if let Some(i) = found {
-            self.nodes.remove(from + i);
+        if self.head == self.nodes.len() {
+            self.nodes.clear();
+            self.head = 0;
         }
     }
 
     /// The entity with the smallest vruntime (`__pick_first_entity`).
     #[inline]
     pub(crate) fn leftmost(&self) -> Option<(Vruntime, Slot)> {
-        self.nodes.last().map(|n| (n.key, n.slot))
+        self.waiting().first().map(|n| (n.key, n.slot))
     }
 
     /// The entity right of the leftmost (`__pick_next_entity` of the leftmost).
     #[inline]
     pub(crate) fn second(&self) -> Option<Slot> {
-        self.nodes.len().checked_sub(2).map(|i| self.nodes[i].slot)
+        self.waiting().get(1).map(|n| n.slot)
     }
 
     /// The entities from left to right.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Vruntime, Slot)> + '_ {
-        self.nodes.iter().rev().map(|n| (n.key, n.slot))
+        self.waiting().iter().map(|n| (n.key, n.slot))
     }
 }
 
@@ -82,6 +103,19 @@ mod tests {
         t.remove(Vruntime(5), Slot(3));
         t.remove(Vruntime(3), Slot(2));
         assert_eq!(order(&t), [4, 1, 5]);
+    }
+
+    #[test]
+    fn taking_from_the_left_and_adding_to_the_right_needs_no_more_room() {
+        let mut t = Timeline::default();
+        (0..4).for_each(|i| t.insert(Vruntime(i), Slot(1)));
+        let room = t.nodes.capacity();
+        for i in 4..1000 {
+            let (key, slot) = t.leftmost().expect("four wait");
+            t.remove(key, slot);
+            t.insert(Vruntime(i), Slot(1));
+        }
+        assert!(t.nodes.capacity() <= room.max(8));
     }
 
     #[test]

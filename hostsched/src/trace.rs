@@ -31,6 +31,9 @@ impl Running {
 /// A sink for scheduling events (`include/trace/events/sched.h`, kernel 3.4).
 #[allow(unused_variables, reason = "the default bodies ignore their arguments")]
 pub trait Trace {
+    /// False if every method does nothing: then the scheduler does not even prepare their arguments.
+    const ENABLED: bool = true;
+
     /// `sched_switch`: `cpu` went from `prev` to `next`, whose vruntime is given if it is a task.
     #[inline]
     fn sched_switch(&mut self, now: Nanos, cpu: CpuId, prev: Running, next: Running, next_vruntime: Vruntime) {}
@@ -58,9 +61,13 @@ pub trait Trace {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTrace;
 
-impl Trace for NoTrace {}
+impl Trace for NoTrace {
+    const ENABLED: bool = false;
+}
 
 impl<T: Trace> Trace for &mut T {
+    const ENABLED: bool = T::ENABLED;
+
     #[inline]
     fn sched_switch(&mut self, now: Nanos, cpu: CpuId, prev: Running, next: Running, next_vruntime: Vruntime) {
         (**self).sched_switch(now, cpu, prev, next, next_vruntime);

@@ -1,6 +1,5 @@
 //! Balancing at the tick (`trigger_load_balance`, `rebalance_domains`, 3.4).
 use super::CpuIdle;
-use crate::host::Host;
 use crate::rq::{Rq, RunQueues};
 use crate::sched::Sched;
 use crate::topology::{CpuId, SdFlags};
@@ -9,9 +8,9 @@ use crate::trace::Trace;
 impl Rq {
     /// Notes whether the CPU is idle; true if some domain is due.
     #[inline]
-    pub(crate) fn trigger_load_balance(&mut self, host: &Host) -> bool {
-        self.idle_at_tick = host.is_idle(self.cpu);
-        host.jiffies() >= self.next_balance && !self.sd.is_empty()
+    pub(crate) fn trigger_load_balance(&mut self, jiffies: u64) -> bool {
+        self.idle_at_tick = self.curr.is_nil() && self.nr_running == 0 && self.wake_list.is_empty();
+        jiffies >= self.next_balance && !self.sd.is_empty()
     }
 }
 

@@ -79,6 +79,8 @@ pub struct Engine<'a, T> {
     starts: Vec<usize>,
     started: usize,
     ticks: Ticks,
+    /// The CPU that ticked last.
+    ticked: usize,
     /// CPUs that must reschedule.
     resched: Marked,
     /// CPUs with an IPI to come, and their IPIs.
@@ -167,6 +169,7 @@ impl<'a, T: Trace> Engine<'a, T> {
             armed: 0,
             starts,
             started: 0,
+            ticked: 0,
             ticks: Ticks::new(cpus, scenario.tick_ns(), scenario.tick_skew_ns),
             resched: Marked::new(cpus),
             interrupted: Marked::new(cpus),
@@ -225,30 +228,24 @@ impl<'a, T: Trace> Engine<'a, T> {
             let start = self.starts.get(self.started).map_or(NEVER, |t| self.scenario.tasks[*t].start_ns);
             let segment = self.segments.time();
             let timer = self.timers.peek().map_or(NEVER, |Reverse((at, ..))| *at);
-            let tick = self.ticks.time();
-            let at = start.min(segment).min(timer).min(tick);
-            if at >= end_ns {
+            // Most events are ticks, and most of these have no effect: then nothing else can have come closer.
+            let other = start.min(segment).min(timer);
+            if self.tick_until(other.min(end_ns)) {
+                self.settle_all(Some(self.ticked))?;
+                continue;
+            }
+            if other >= end_ns {
                 break;
             }
-            self.now = at;
+            self.now = other;
             self.events += 1;
-            if start == at {
+            if start == other {
                 self.start_tasks()?;
-            } else if segment == at {
+            } else if segment == other {
                 let cpu = self.segments.cpu();
                 self.segment_ends(cpu)?;
-            } else if timer == at {
-                self.timer_fires()?;
             } else {
-                let cpu = self.ticks.ring[self.ticks.at].1;
-                self.ticks.advance();
-                if !self.host.online().contains(cpu_id(cpu)) {
-                    continue;
-                }
-                self.sched().tick(cpu_id(cpu));
-                if !self.fx.is_empty() {
-                    self.settle_all(Some(cpu))?;
-                }
+                self.timer_fires()?;
             }
         }
         self.now = end_ns;
@@ -303,6 +300,25 @@ impl<'a, T: Trace> Engine<'a, T> {
         Some((cpu, self.rqs[cpu.index()].task_info(&self.host, id)?))
     }
 
+    /// Ticks before an instant, up to the first that has an effect: true if one had.
+    fn tick_until(&mut self, end_ns: u64) -> bool {
+        while self.ticks.time() < end_ns {
+            self.now = self.ticks.time();
+            self.events += 1;
+            self.ticked = self.ticks.ring[self.ticks.at].1;
+            self.ticks.advance();
+            let cpu = cpu_id(self.ticked);
+            if !self.host.online().contains(cpu) {
+                continue;
+            }
+            self.sched().tick(cpu);
+            if !self.fx.is_empty() {
+                return true;
+            }
+        }
+        false
+    }
+
     fn start_tasks(&mut self) -> Result<(), RunError> {
         while let Some(&task) = self.starts.get(self.started)
             && self.scenario.tasks[task].start_ns == self.now
@@ -340,13 +356,14 @@ impl<'a, T: Trace> Engine<'a, T> {
 
     /// Collects the effects of the last operations.
     fn take_effects(&mut self) {
-        for cpu in self.fx.resched.drain(..) {
+        for cpu in &self.fx.resched {
             self.resched.set(cpu.index());
         }
-        for (cpu, ipi) in self.fx.ipis.drain(..) {
-            self.ipis[cpu.index()].push(ipi);
+        for (cpu, ipi) in &self.fx.ipis {
+            self.ipis[cpu.index()].push(*ipi);
             self.interrupted.set(cpu.index());
         }
+        self.fx.clear();
     }
 
     /// Settles the CPU of the event, then the others until all is quiet.
