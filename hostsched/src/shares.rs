@@ -114,7 +114,8 @@ impl Rq {
     /// Keeps the share of a group alive whose task runs on and on (`update_entity_shares_tick`, 3.4).
     #[inline]
     pub(crate) fn update_entity_shares_tick<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot) {
-        if self.cfs[queue.i()].shares.load_unacc_exec_time > cx.host.config().sysctls.shares_window.0 {
+        let window = cx.host.config().sysctls.shares_window.0;
+        if !queue.is_nil() && self.cfs[queue.i()].shares.load_unacc_exec_time > window {
             self.update_cfs_load(cx.host, queue, false);
             self.update_cfs_shares(cx, queue);
         }
