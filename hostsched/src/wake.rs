@@ -61,18 +61,14 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
             Claim::Taken(placed) => placed,
         };
         let target = self.select_task_rq_wake(&placed, waker);
-        if !placed.affinity.contains(target) {
-            // None of its CPUs is on line: from now on it may use all (`do_set_cpus_allowed(p, cpu_possible_mask)`).
-            let all = CpuSet::first_n(u32::try_from(self.cx.host.machine().cpu_slots()).unwrap_or(u32::MAX));
-            self.with_task(task, |rq, slot, _| rq.task_mut(slot).affinity = all.clone());
-        }
-        self.ttwu_queue(task, placed.prev, target, waker);
+        self.ttwu_queue(task, &placed, target, waker);
         Some(target)
     }
 
     /// Moves a claimed task to the target and queues it (`set_task_cpu`, `ttwu_queue`, 3.4).
-    fn ttwu_queue(&mut self, task: TaskId, prev: CpuId, target: CpuId, waker: Waker) {
-        let host = self.cx.host;
+    fn ttwu_queue(&mut self, task: TaskId, placed: &Placed, target: CpuId, waker: Waker) {
+        let (host, prev) = (self.cx.host, placed.prev);
+        let allowed = placed.affinity.contains(target);
         let remote = host.config().features.ttwu_queue && !host.domains().cpus_share_cache(waker.cpu, target);
         let local = waker.cpu == target;
         let cx = &mut self.cx;
@@ -80,7 +76,9 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
             rq.stats.ttwu_count += 1;
             rq.stats.ttwu_local += u64::from(local);
             rq.task_mut(slot).stats.nr_wakeups += 1;
-            rq.widen_affinity(host, slot);
+            if !allowed {
+                rq.widen_affinity(host, slot);
+            }
             if remote {
                 rq.ttwu_queue_remote(cx, slot);
             } else {
