@@ -1,4 +1,5 @@
-//! Builds the guest kernel with the compiler that cargo uses: `abi` as a library, then the kernel as a static executable.
+//! Builds the guest kernel with the compiler that cargo uses: `abi` as a library, then the kernel as a static
+//! executable.
 //!
 //! Cargo cannot do this itself in one build: the kernel needs other code-generation and link options than the rest of
 //! the workspace. No other target is installed either: the kernel is built for the host's Linux target, without start

@@ -1,8 +1,8 @@
 //! The stale check: reads of other vCPUs' slots, through the real TLB and through a soft one.
 //!
-//! docs/guest-abi.md section 7 defines what is stale. The soft TLB is direct-mapped; an entry is valid while the epoch has
-//! the value that it had *before* the walk that filled it, so that a flush in the middle of a fill makes the entry invalid, as
-//! a processor does it.
+//! docs/guest-abi.md section 7 defines what is stale. The soft TLB is direct-mapped; an entry is valid while the epoch
+//! has the value that it had *before* the walk that filled it, so that a flush in the middle of a fill makes the entry
+//! invalid, as a processor does it.
 
 use abi::layout::Geometry;
 use abi::sync::Ordering::{Acquire, Relaxed, SeqCst};
@@ -34,11 +34,12 @@ impl Checker {
         Self { cpu, geometry, entries: [Entry { tag: 0, epoch: 0, stamp: Stamp(0) }; ENTRIES] }
     }
 
-    /// Reads the same page of `count` slots from `first` on, each through both TLBs.
-    pub(crate) fn peek(&mut self, first: u64, count: u32) {
+    /// Reads the same page of `count` slots, each through both TLBs; `where_from` picks page and first slot.
+    pub(crate) fn peek(&mut self, where_from: u64, count: u32) {
         let slots = self.geometry.slots();
-        let page = (first >> 32) as u32 % self.geometry.chunk_pages();
-        for number in (0..count).map(|n| (first as u32).wrapping_add(n) % slots) {
+        let page = (where_from >> 32) as u32 % self.geometry.chunk_pages();
+        let first = (where_from & 0xffff) as u32;
+        for number in (first..first + count.min(slots)).map(|number| number % slots) {
             let slot = Slot::new(self.geometry, number);
             self.read_real(slot, page);
             self.read_soft(slot, page);

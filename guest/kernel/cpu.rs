@@ -8,7 +8,7 @@ use abi::layout;
 use abi::params::Params;
 use abi::results::{Counters, Results};
 use abi::sync::Ordering::Relaxed;
-use abi::vcpu::{CONSOLE_SIZE, Phase, VcpuPage};
+use abi::vcpu::{Phase, VcpuPage};
 
 /// The page of any vCPU.
 pub(crate) fn page(vcpu: u32) -> &'static VcpuPage {
@@ -85,11 +85,10 @@ pub(crate) fn print(cpu: Cpu, message: fmt::Arguments<'_>) {
             Ok(())
         }
     }
-    const _: () = assert!(CONSOLE_SIZE <= u32::MAX as usize);
     let mut console = Console(cpu.page, 0);
     // Writing to the buffer cannot fail; a `Display` that does is cut there.
     let _ = console.write_fmt(message);
-    cpu.call(Call::Console, console.1 as u32);
+    cpu.call(Call::Console, u32::try_from(console.1).unwrap_or(0));
 }
 
 /// Cycles; ring 3 reads the host's own counter.
@@ -98,7 +97,7 @@ pub(crate) fn rdtsc() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Vcpus of a mask, ascending.
+/// The vCPUs of a mask, ascending.
 pub(crate) fn bits(mut mask: u64) -> impl Iterator<Item = u32> {
     core::iter::from_fn(move || {
         let bit = (mask != 0).then(|| mask.trailing_zeros())?;

@@ -147,14 +147,12 @@ fn flush_wait_halt(wait: &mut Wait) {
     if armed == 0 {
         return;
     }
-    kick.remaining.store(armed, SeqCst);
+    kick.arm(armed);
     for target in bits(armed) {
-        page(target).kick.0.waiters.fetch_or(wait.cpu.bit(), SeqCst);
+        page(target).kick.0.register(wait.cpu.index);
     }
-    // Handlers that had taken `waiters` already will not clear their bit, so it is cleared for them; if nothing is left
-    // then, nobody kicks.
     let acknowledged = armed & !wait.look();
-    if kick.remaining.fetch_and(!acknowledged, SeqCst) & !acknowledged == 0 {
+    if !kick.disarm(acknowledged) {
         return;
     }
     let counters = wait.cpu.counters();

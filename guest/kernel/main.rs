@@ -1,6 +1,7 @@
 //! The guest kernel: ring 3 in Rust, ring 0 in a few assembly stubs. docs/guest-abi.md is its manual.
 //!
-//! Compiled by `guest/build.rs`, not by cargo: an ordinary Linux target without start files, linked to one fixed address.
+//! Compiled by `guest/build.rs`, not by cargo: an ordinary Linux target without start files, linked to one fixed
+//! address.
 //!
 //! ```text
 //!   _start (stubs) ─► main ─► workload ─► window (map, unmap)  ─► flush (shootdown) ─► cpu (doorbell)
@@ -24,7 +25,7 @@ use core::panic::PanicInfo;
 
 use abi::call::Report;
 
-use crate::cpu::{Cpu, page, params, print};
+use crate::cpu::{Cpu, params, print};
 
 /// Every vCPU, from `_start`.
 pub(crate) extern "C" fn main(index: u32) -> ! {
@@ -33,13 +34,13 @@ pub(crate) extern "C" fn main(index: u32) -> ! {
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
+    const INDEX: usize = core::mem::offset_of!(abi::vcpu::VcpuPage, host.0.index);
     let index: u32;
-    // SAFETY: `gs` is based at this vCPU's page from the first instruction on.
+    // SAFETY: `gs` is based at this vCPU's page from the first instruction on, so this reads its number. Unsafe because
+    // Rust cannot name a segment.
     unsafe {
-        core::arch::asm!("mov {:e}, gs:[{}]", out(reg) index, const core::mem::offset_of!(abi::vcpu::VcpuPage, host.0.index),
-            options(nostack, preserves_flags, readonly));
+        core::arch::asm!("mov {:e}, gs:[{}]", out(reg) index, const INDEX, options(nostack, preserves_flags, readonly));
     }
-    debug_assert!(core::ptr::eq(page(index), Cpu::new(index).page));
     let cpu = Cpu::new(index);
     print(cpu, format_args!("{info}\n"));
     cpu.stop(Report::Panic)

@@ -4,12 +4,13 @@
 //!   free ── take ──► mapped ── give (after the flush) ──► waiting ── every walk of that moment has ended ──► free
 //! ```
 //!
-//! Without the IPI of a flush nothing holds off a vCPU that walks the page tables without a lock: it may be preempted between the
-//! entry and the frame. So a set is reused only when each vCPU that was walking when the set was given back (`walk_seq`
-//! odd) has ended that walk. Usually nobody walks, and the set is free at once. Linux gets the same from RCU freeing of page tables
-//! (`CONFIG_MMU_GATHER_RCU_TABLE_FREE`).
+//! Without the IPI of a flush nothing holds off a vCPU that walks the page tables without a lock: it may be preempted
+//! between the entry and the frame. So a set is reused only when each vCPU that was walking when the set was given back
+//! (`walk_seq` odd) has ended that walk. Usually nobody walks, and the set is free at once. Linux gets the same from
+//! RCU freeing of page tables (`CONFIG_MMU_GATHER_RCU_TABLE_FREE`).
 //!
-//! Free sets are a stack: the last one given back is reused first, which gives a stale translation the least time to hide.
+//! Free sets are a stack: the last one given back is reused first, which gives a stale translation the least time to
+//! hide.
 
 use abi::VCPUS_MAX;
 use abi::layout::{Geometry, SPARE_SETS};

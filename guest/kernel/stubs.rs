@@ -1,7 +1,7 @@
 //! Ring 0, all of it, and the two places of ring 3 that ring 0 knows by address. Pure integer assembly.
 //!
-//! Under kvm_pvm every instruction here costs about 1 us, and no SSE state is saved: no Rust code runs in ring 0. All of
-//! it runs with interrupts off (interrupt gates), and none of it touches the window.
+//! Under kvm_pvm every instruction here costs about 1 us, and no SSE state is saved: no Rust code runs in ring 0. All
+//! of it runs with interrupts off (interrupt gates), and none of it touches the window.
 //!
 //! | symbol | entered by | does |
 //! |---|---|---|
@@ -10,8 +10,8 @@
 //! | `exception_stubs` | exceptions 0 to 31, 16 bytes each | `gate_flush` (#UD), `probe_read` (#PF), else report |
 //!
 //! Order in the flush handler: the generation is read before CR3 is loaded and published after it, so that the
-//! acknowledgement covers only flushes whose cleared entries this flush has seen. Then `waiters` is taken by an exchange, a
-//! full barrier: see "Halting" in docs/guest-abi.md.
+//! acknowledgement covers only flushes whose cleared entries this flush has seen. Then `waiters` is taken by an
+//! exchange, a full barrier: see "Halting" in docs/guest-abi.md.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -168,14 +168,13 @@ global_asm!(
     "    stub_plain 31",
     "end exception_stubs",
 
+    // For the gate, rcx is the caller's loss: the C ABI lets a function change it.
     "function exception_ud",
     "    cmp qword ptr [rsp], offset .Lgate_site",
     "    jne 1f",
-    "    push rcx",
     "    mov rcx, cr3",
     "    mov cr3, rcx",
     "    inc qword ptr gs:[{epoch}]",
-    "    pop rcx",
     "    add qword ptr [rsp], 2",
     "    iretq",
     "1:  push 0",

@@ -1,8 +1,8 @@
 //! The window: slots, their stamps, and their leaf page tables.
 //!
 //! A slot is written by the vCPU that owns it and read by all. Its stamp says which chunk is mapped: slot number in the
-//! upper 16 bits, generation in the lower 48, 0 while nothing is mapped. The first word of each frame of the chunk holds the
-//! same stamp, so that a read through the window tells which mapping it went through.
+//! upper 16 bits, generation in the lower 48, 0 while nothing is mapped. The first word of each frame of the chunk
+//! holds the same stamp, so that a read through the window tells which mapping it went through.
 
 use abi::layout::{Geometry, PAGE_SIZE};
 use abi::sync::AtomicU64;

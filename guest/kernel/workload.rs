@@ -1,12 +1,12 @@
 //! What the vCPUs do: `ebizzy`, and the micros `flush` and `doorbell`.
 //!
-//! One *record* of `ebizzy` is what the program of that name does per look-up: allocate a chunk (map), touch each page, copy
-//! the source chunk into it, search the copy, free it (unmap, one flush of all vCPUs). Each vCPU has a few logical
+//! One *record* of `ebizzy` is what the program of that name does per look-up: allocate a chunk (map), touch each page,
+//! copy the source chunk into it, search the copy, free it (unmap, one flush of all vCPUs). Each vCPU has a few logical
 //! threads and serves them in turn:
 //!
 //! ```text
 //!   turn of thread A   search, unmap A, flush │ map A anew, touch, copy
-//!   turn of thread B                          │                        search, unmap B, flush │ map B anew, touch, copy
+//!   turn of thread B                                      search, unmap B, flush │ map B anew, touch, copy
 //! ```
 //!
 //! so the chunks of the other threads stay mapped while one flushes, and remote TLBs hold translations that matter. A
@@ -115,8 +115,9 @@ impl<'a> Vcpu<'a> {
         }
     }
 
-    /// Searches the copy and frees it. The check reads the same pages before and after each part: what was cached before it
-    /// may be stale after it. The own flush empties the TLBs, hence the second reading between it and the wait.
+    /// Searches the copy and frees it. The check reads the same pages before and after each part: what was cached
+    /// before it may be stale after it. The own flush empties the TLBs, hence the second reading between it and the
+    /// wait.
     fn finish(&mut self, thread: &mut Thread, chunk: Set) {
         let peeked = self.random.next();
         self.checker.peek(peeked, self.params.peeks);

@@ -3,8 +3,8 @@
 //! `eax` carries the 32-bit argument, so the host finds everything about a frequent call in `kvm_run` and needs no
 //! register ioctl; what does not fit stands in the caller's [`VcpuPage`](crate::vcpu::VcpuPage). No call returns a
 //! value. `OUT` has no memory operand and code is never in a flushable mapping, so a vCPU that stops inside a doorbell
-//! (halts, or is parked there) holds no translation that the rest of the instruction could still use: the state word may
-//! call it halted or preempted. That does not hold for any other exit in the middle of an instruction.
+//! (halts, or is parked there) holds no translation that the rest of the instruction could still use: the state word
+//! may call it halted or preempted. That does not hold for any other exit in the middle of an instruction.
 
 /// Port of call 0. The TSS I/O bitmap opens [`PORT_COUNT`] ports from here to ring 3, and nothing else.
 pub const PORT_BASE: u16 = 0x500;

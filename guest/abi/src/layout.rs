@@ -98,7 +98,8 @@ pub const CR0: u64 = 0x8001_0033;
 pub const CR4: u64 = 0x620;
 /// EFER: LME, LMA, NXE.
 pub const EFER: u64 = 0xd00;
-/// RFLAGS at the start and always in ring 3: IF, and the bit that is always set. IOPL is 0: ports are opened by the bitmap.
+/// RFLAGS at the start and always in ring 3: IF, and the bit that is always set. IOPL is 0: ports are opened by the
+/// bitmap.
 pub const RFLAGS: u64 = 0x202;
 /// The interrupt flag.
 pub const RFLAGS_IF: u64 = 0x200;

@@ -98,11 +98,11 @@ pub struct Results {
     _pad: [u64; 512 - Counters::NAMES.len()],
     /// From the beginning of a flush of all vCPUs to its end, for flushes that had a target; cycles.
     pub flush_wait: Histogram,
-    /// From a `SendIpi` call to the moment the initiator saw the target's acknowledgement, one a target; cycles. An initiator that
-    /// halted sees it after it woke.
+    /// From a `SendIpi` call to the moment the initiator saw the target's acknowledgement, one a target; cycles. An
+    /// initiator that halted sees it after it woke.
     pub ipi_delivery: Histogram,
-    /// One turn of a logical thread, which is the work of one record, in cycles of wall time; for workload `Doorbell` one
-    /// round trip.
+    /// One turn of a logical thread, which is the work of one record, in cycles of wall time; for workload `Doorbell`
+    /// one round trip.
     pub record_time: Histogram,
 }
 

@@ -16,8 +16,9 @@
 //!    store of FLUSH would lose the flush to an entry in between: the vCPU runs on, and nobody sends it an IPI.
 //! 2. *Stopping only sets bits* ([`StateWord::stop`] is a fetch-or). A host that stores PREEMPTED over the word when it
 //!    stops an already stopped vCPU again (parked, woken, parked before it entered) wipes a pending flush.
-//! 3. *Entering takes everything in one step* ([`StateWord::enter`] is a swap): a flush marked before the swap is seen by
-//!    it, an initiator after the swap sees "running". With a load of FLUSH and then a store of 0, a mark in between is lost.
+//! 3. *Entering takes everything in one step* ([`StateWord::enter`] is a swap): a flush marked before the swap is seen
+//!    by it, an initiator after the swap sees "running". With a load of FLUSH and then a store of 0, a mark in between
+//!    is lost.
 //! 4. *Between instructions only* ([`Stop`]). A vCPU that left guest mode in the middle of an emulated instruction may
 //!    use translations when the instruction goes on, before the flush of the next entry: it stays "running", gets an
 //!    IPI, and the initiator waits. Doorbells are exempt: see [`call`](crate::call).
@@ -26,11 +27,11 @@
 //!
 //! # Memory ordering
 //! All operations are read-modify-writes of one word, so they have one total order, and each is AcqRel at least. The
-//! initiator clears page-table entries, then marks. If its mark comes before the target's `enter`, the swap reads from it
-//! (release sequence) and the flush after the swap sees the cleared entries. If it comes after, the mark reads what
-//! the swap wrote and answers "running": the initiator sends an IPI, whose handler flushes later still. The refused mark
-//! writes nothing, but it must not read an old "running": a read-modify-write cannot, a plain load could. In the other
-//! direction, what the target did in the guest before `stop` happens before a mark that sees it stopped.
+//! initiator clears page-table entries, then marks. If its mark comes before the target's `enter`, the swap reads from
+//! it (release sequence) and the flush after the swap sees the cleared entries. If it comes after, the mark reads what
+//! the swap wrote and answers "running": the initiator sends an IPI, whose handler flushes later still. The refused
+//! mark changes nothing, but it must not read an old "running": a read-modify-write cannot, a plain load could. In the
+//! other direction, what the target did in the guest before `stop` happens before a mark that sees it stopped.
 //!
 //! # Trust
 //! The guest can store anything here. The host gives meaning to [`FLUSH`] only (a needless flush costs the guest time,
@@ -40,8 +41,8 @@ use crate::sync::{AtomicU32, Ordering};
 
 /// Taken off its CPU by the host.
 pub const PREEMPTED: u32 = 1;
-/// Blocked in [`Call::Halt`](crate::call::Call::Halt) or [`Call::Io`](crate::call::Call::Io), or not started yet. Whether its interrupts are on does not matter:
-/// it executes nothing.
+/// Blocked in [`Call::Halt`](crate::call::Call::Halt) or [`Call::Io`](crate::call::Call::Io), or not started yet.
+/// Whether its interrupts are on does not matter: it executes nothing.
 pub const HALTED: u32 = 2;
 /// To be flushed before it executes again.
 pub const FLUSH: u32 = 4;
@@ -49,7 +50,8 @@ pub const FLUSH: u32 = 4;
 /// Why a vCPU does not execute, as the host tells it with [`StateWord::stop`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Taken off its CPU at an instruction boundary (`KVM_RUN` returned EINTR or for an interrupt window) or inside a doorbell.
+    /// Taken off its CPU at an instruction boundary (`KVM_RUN` returned EINTR or for an interrupt window) or inside a
+    /// doorbell.
     Preempted,
     /// Blocked in a doorbell, waiting for a kick, a vector or a device.
     Halted,
@@ -214,7 +216,7 @@ mod tests {
     }
 }
 
-/// Run with `RUSTFLAGS="--cfg loom" cargo test -p abi --release`.
+/// Run with `LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS="--cfg loom" cargo test -p abi --release model`.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;

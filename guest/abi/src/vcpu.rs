@@ -37,14 +37,37 @@ pub struct FlushLine {
     pub epoch: AtomicU64,
 }
 
-/// Written by other vCPUs. The host does not read it.
-#[derive(Debug)]
+/// Who kicks a halted initiator: "Halting" in docs/guest-abi.md. Written by all vCPUs; the host does not read it.
+///
+/// The other half of the protocol is the flush handler (assembly in the guest kernel), in this order: publish
+/// `flushed_gen`; take `waiters` with an exchange; for each waiter clear the own bit in *its* `remaining`, and kick it
+/// if none is left.
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct KickLine {
     /// vCPUs that halt until this one has flushed: taken by the flush handler after its acknowledgement.
     pub waiters: AtomicU64,
     /// While this vCPU halts: targets that have not acknowledged. The handler that clears the last bit kicks.
     pub remaining: AtomicU64,
+}
+
+impl KickLine {
+    /// Waiter, on its own line: it is about to halt until the targets of `missing` have flushed. Begins every round.
+    pub fn arm(&self, missing: u64) {
+        self.remaining.store(missing, Ordering::SeqCst);
+    }
+
+    /// Waiter, on the line of each target, after `arm` and before it looks at that target's `flushed_gen` again.
+    pub fn register(&self, waiter: u32) {
+        self.waiters.fetch_or(1 << waiter, Ordering::SeqCst);
+    }
+
+    /// Waiter, on its own line, after that look: the targets of `acknowledged` may have taken `waiters` too early to
+    /// see it, so their bits are cleared for them. True if it must halt; false if nobody is left to kick it.
+    #[must_use = "who halts in spite of `false` is never kicked"]
+    pub fn disarm(&self, acknowledged: u64) -> bool {
+        self.remaining.fetch_and(!acknowledged, Ordering::SeqCst) & !acknowledged != 0
+    }
 }
 
 /// Written by this vCPU before a call, read by the host while it handles the call.
@@ -94,7 +117,8 @@ impl Phase {
     }
 }
 
-/// State at an unexpected exception, valid while [`Report::Exception`](crate::call::Report::Exception) is handled. Any values.
+/// State at an unexpected exception, valid while [`Report::Exception`](crate::call::Report::Exception) is handled. Any
+/// values.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ExceptionRecord {
@@ -158,3 +182,77 @@ const _: () = {
     assert!(offset_of!(VcpuPage, exception) == 320);
     assert!(offset_of!(VcpuPage, console) == 384);
 };
+
+/// Run with `LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS="--cfg loom" cargo test -p abi --release model`.
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicBool;
+    use loom::thread;
+
+    const WAITER: u32 = 0;
+
+    #[derive(Default)]
+    struct Machine {
+        waiter: KickLine,
+        targets: [KickLine; 2],
+        flushed: [AtomicU64; 2],
+        kicked: AtomicBool,
+    }
+
+    impl Machine {
+        /// The second half of the flush handler of target 1 + `index`.
+        fn kick_waiters(&self, index: usize, waiters: u64) {
+            let own = 1 << (index + 1);
+            if waiters != 0 && self.waiter.remaining.fetch_and(!own, Ordering::SeqCst) & !own == 0 {
+                self.kicked.store(true, Ordering::SeqCst);
+            }
+        }
+
+        fn flush_handler(&self, index: usize) {
+            self.flushed[index].store(1, Ordering::Release);
+            let waiters = self.targets[index].waiters.swap(0, Ordering::SeqCst);
+            self.kick_waiters(index, waiters);
+        }
+
+        /// One round of the waiter; true if it halts.
+        fn halt(&self) -> bool {
+            self.waiter.arm(0b110);
+            self.targets.iter().for_each(|target| target.register(WAITER));
+            let flushed = |index: usize| self.flushed[index].load(Ordering::Acquire);
+            self.waiter.disarm(flushed(0) << 1 | flushed(1) << 2)
+        }
+    }
+
+    /// `late`: the first target is still in a handler run of an earlier round, in which it had taken the waiter's bit.
+    fn a_waiter_that_halts_is_kicked(late: bool) {
+        loom::model(move || {
+            let machine = Arc::new(Machine::default());
+            let targets = [0, 1].map(|index| {
+                let machine = machine.clone();
+                thread::spawn(move || {
+                    if late && index == 0 {
+                        machine.kick_waiters(index, 1 << WAITER);
+                    }
+                    machine.flush_handler(index);
+                })
+            });
+            let halted = machine.halt();
+            for target in targets {
+                target.join().unwrap();
+            }
+            assert!(!halted || machine.kicked.load(Ordering::SeqCst), "halted, and nobody kicks");
+        });
+    }
+
+    #[test]
+    fn no_kick_is_lost() {
+        a_waiter_that_halts_is_kicked(false);
+    }
+
+    #[test]
+    fn a_late_handler_loses_no_kick() {
+        a_waiter_that_halts_is_kicked(true);
+    }
+}
