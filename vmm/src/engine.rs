@@ -52,11 +52,20 @@ pub struct Options {
     pub guest_code: Option<Vec<u8>>,
     /// A vCPU thread that panics.
     pub panic_hook: Option<PanicHook>,
+    /// Record what the lab's scheduler is told, and check that `hostsched` alone comes to the same decisions.
+    pub replay: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { watchdog: Duration::from_secs(10), workload: None, record_limit: 0, guest_code: None, panic_hook: None }
+        Self {
+            watchdog: Duration::from_secs(10),
+            workload: None,
+            record_limit: 0,
+            guest_code: None,
+            panic_hook: None,
+            replay: false,
+        }
     }
 }
 
@@ -155,7 +164,7 @@ impl Kvm {
     fn share(&self, plan: &RunPlan, guests: Guests) -> Result<RunShared, EngineError> {
         let guests = Arc::new(guests);
         Ok(RunShared {
-            sched: Scheduler::new(plan, &guests)?,
+            sched: Scheduler::new(plan, &guests, self.options.replay)?,
             offline: AtomicU32::new(plan.vms * plan.vcpus),
             guests,
             phase: PhaseCell::default(),

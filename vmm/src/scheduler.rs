@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use plan::{CpuList, EngineError, Failure, HistogramSummary, RunPlan, RunRecord, Sched, metric};
 
 use crate::cgroup::RunCgroup;
-use crate::dispatch::{Lab, LabConfig, LabStats};
+use crate::dispatch::{Lab, LabConfig, LabStats, ReplayError};
 use crate::guests::Guests;
 use crate::sched::{HostSched, PreemptNotifier, VcpuSched};
 use crate::sync::Arc;
@@ -24,11 +24,11 @@ pub enum Scheduler {
 }
 
 impl Scheduler {
-    /// Makes the scheduler that `plan` asks for.
+    /// Makes the scheduler that `plan` asks for; `replay`: the lab's is recorded, played back and checked.
     ///
     /// # Errors
     /// If the plan asks for a cgroup that cannot be had, or for a configuration that the lab refuses.
-    pub fn new(plan: &RunPlan, guests: &Arc<Guests>) -> Result<Self, EngineError> {
+    pub fn new(plan: &RunPlan, guests: &Arc<Guests>, replay: bool) -> Result<Self, EngineError> {
         let cells = Arc::clone(&guests.cells);
         let notifier: Arc<dyn PreemptNotifier> = Arc::clone(guests) as _;
         if plan.sched == Sched::Host {
@@ -36,7 +36,8 @@ impl Scheduler {
         }
         let mut notices = Vec::new();
         let cgroup = cgroup(plan, &mut notices)?.map(Arc::new);
-        let lab = Lab::new(LabConfig::of(plan, cgroup), cells, notifier).map_err(|error| EngineError::Internal {
+        let config = LabConfig { record: replay, ..LabConfig::of(plan, cgroup) };
+        let lab = Lab::new(config, cells, notifier).map_err(|error| EngineError::Internal {
             what: "making the lab's scheduler".into(),
             source: Some(Box::new(error)),
         })?;
@@ -70,6 +71,20 @@ impl Scheduler {
         record.notices.extend_from_slice(notices);
         if let Some(why) = lab.failure() {
             record.failures.push(Failure { check: "scheduler".into(), message: why.to_owned() });
+        }
+        let most = lab.in_run_max();
+        if most > 1 {
+            let message = format!("{most} threads of one CPU were in KVM_RUN at once; only one may be");
+            record.failures.push(Failure { check: "scheduler".into(), message });
+        }
+        match lab.replay() {
+            Ok(replayed) => {
+                record.counters.insert("replayed_steps".into(), replayed.steps);
+                record.counters.insert("replayed_picks".into(), replayed.picks);
+                record.counters.insert("replayed_wakes".into(), replayed.wakes);
+            }
+            Err(ReplayError::NotRecorded) => {}
+            Err(error) => record.failures.push(Failure { check: "replay".into(), message: error.to_string() }),
         }
     }
 

@@ -49,6 +49,8 @@ pub(super) enum Output {
     Done,
     /// The number of the new task; `None` if it was refused.
     Added(Option<TaskId>),
+    /// The CPU on which the task was put; `None`: it did not sleep.
+    Woken(Option<CpuId>),
     /// The task that has the CPU from now on; `None`: idle.
     Next(Option<TaskId>),
 }
@@ -85,10 +87,7 @@ pub(super) fn perform<Q: RunQueues>(
             sched.tick(*cpu);
             Output::Done
         }
-        Input::Wake(task, waker) => {
-            sched.wake(*task, *waker);
-            Output::Done
-        }
+        Input::Wake(task, waker) => Output::Woken(sched.wake(*task, *waker)),
         Input::IpiReceived(cpu, ipi) => {
             sched.ipi_received(*cpu, *ipi);
             Output::Done

@@ -174,6 +174,7 @@ impl Lab {
     #[must_use]
     pub(super) fn hand_over(&self, slot: Slot, next: Option<VcpuIndex>, now_ns: u64) -> bool {
         let pcpu = &self.cpus[slot as usize];
+        pcpu.end_stretch();
         let Some(next) = next else { return pcpu.token.release() };
         let seat = &self.seats[next.index()];
         let moves = seat.moves_to(slot);
@@ -232,7 +233,7 @@ impl Lab {
 pub(super) fn next_of(output: Output) -> Option<VcpuIndex> {
     match output {
         Output::Next(next) => next.map(seat_of),
-        Output::Done | Output::Added(_) => None,
+        Output::Done | Output::Added(_) | Output::Woken(_) => None,
     }
 }
 
@@ -262,9 +263,15 @@ impl VcpuSched for Lab {
         // A waker that is no vCPU stands for an interrupt, which comes where the target last ran.
         let task = TaskId(target.0);
         let cpu = own.map(CpuId).or_else(|| self.core.host().task_cpu(task)).unwrap_or_default();
-        self.core.ask(Input::Wake(task, Waker::on(cpu)), &mut fx);
+        let (output, _) = self.core.ask(Input::Wake(task, Waker::on(cpu)), &mut fx);
         gate.awake();
         self.publish(&mut fx, own);
+        if let Output::Woken(Some(cpu)) = output
+            && self.cpus[cpu.index()].tick_is_too_late()
+        {
+            // Published effects have already dealt with an idle CPU: this one runs something and goes on with it.
+            let _ = self.post(cpu.0, pending::TIMER, Reason::Resched, own);
+        }
     }
 
     fn stop(&self) {

@@ -13,11 +13,11 @@ use super::setup::{LabError, Prepared};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replayed {
     /// Operations.
-    pub steps: usize,
+    pub steps: u64,
     /// Those that picked a task.
-    pub picks: usize,
+    pub picks: u64,
     /// Those that woke one.
-    pub wakes: usize,
+    pub wakes: u64,
 }
 
 /// Why there is no equal replay.
@@ -54,9 +54,9 @@ impl Lab {
     pub(super) fn replay_log(&self, log: &[Step]) -> Result<Replayed, ReplayError> {
         let Prepared { host, queues, .. } = self.config.prepare(self.core.host().config().epoch.0)?;
         replay(&host, queues, log)?;
-        let count = |wanted: fn(&Step) -> bool| log.iter().filter(|step| wanted(step)).count();
+        let count = |wanted: fn(&Step) -> bool| log.iter().filter(|step| wanted(step)).map(|_| 1).sum();
         Ok(Replayed {
-            steps: log.len(),
+            steps: count(|_| true),
             picks: count(|step| matches!(step.output, Output::Next(_))),
             wakes: count(|step| matches!(step.input, Input::Wake(..))),
         })

@@ -8,6 +8,7 @@ use hostsched::{CpuId, CpuSet, Nanos};
 use plan::metric;
 
 use super::lab::Lab;
+use super::pcpu::Pcpu;
 use super::stats::histogram;
 use crate::kick::monotonic_ns;
 
@@ -65,7 +66,6 @@ impl Lab {
         let (mut runqueue_wait, mut dispatch, mut hand_over) = (histogram(), histogram(), histogram());
         let mut counters = BTreeMap::new();
         let mut add = |name, value: u64| *counters.entry(name).or_insert(0) += value;
-        let mut in_run_max = 0;
         for pcpu in &self.cpus {
             let stats = pcpu.count(|stats| stats.clone());
             for (sum, one) in [
@@ -86,9 +86,8 @@ impl Lab {
             add("steal_ns", stats.steal_ns);
             add("sched_exec_ns", rq.exec.0);
             add("sched_idle_ns", rq.idle.0);
-            in_run_max = in_run_max.max(pcpu.in_run_max());
         }
-        add(metric::IN_RUN_MAX, in_run_max.into());
+        add(metric::IN_RUN_MAX, self.in_run_max().into());
         let now = monotonic_ns();
         for corun in &self.coruns {
             let one = corun.totals(now);
@@ -99,6 +98,12 @@ impl Lab {
             policy.counters(Nanos(now), &mut add);
         }
         LabStats { counters, runqueue_wait, dispatch, hand_over }
+    }
+
+    /// The most threads of one CPU that ever were allowed into `KVM_RUN` at once.
+    #[must_use]
+    pub fn in_run_max(&self) -> u32 {
+        self.cpus.iter().map(Pcpu::in_run_max).max().unwrap_or(0)
     }
 
     /// The scheduler's settings in force, by the kernel's names.

@@ -60,6 +60,12 @@ impl<'a> LabThread<'a> {
         &self.lab.cpus[slot as usize]
     }
 
+    /// Sets the timer to the CPU's next tick, or further ahead if the CPU has one runnable task.
+    fn arm_tick(&self, slot: Slot) {
+        let alone = || self.lab.core.host().nr_running(CpuId(slot)) <= 1;
+        self.timer.arm(self.pcpu(slot).tick_deadline_ns(alone, self.lab.period_ns));
+    }
+
     /// Parks until a CPU is granted or the run stops.
     fn wait_for_cpu(&mut self) {
         let lab = self.lab;
@@ -84,7 +90,7 @@ impl<'a> LabThread<'a> {
             stats.runqueue_wait.saturating_record(now.saturating_sub(seat.runnable_since_ns()));
             stats.hand_over.saturating_record(hand_over_ns);
         });
-        self.timer.arm(pcpu.next_tick_ns());
+        self.arm_tick(slot);
         lab.corun(self.me).note(Change::Runs, now);
         if lab.config.policy.is_gang() {
             lab.core.ask(Input::GuestMode(CpuId(slot)), &mut self.fx);
@@ -128,9 +134,11 @@ impl<'a> LabThread<'a> {
         if now_ns >= pcpu.next_tick_ns() {
             pcpu.count(|stats| stats.ticks += 1);
             pcpu.advance_tick(now_ns, lab.period_ns);
-            self.timer.arm(pcpu.next_tick_ns());
             lab.core.ask(Input::Tick(CpuId(slot)), &mut self.fx);
             lab.tick_idle(slot, now_ns, &mut self.fx);
+            self.arm_tick(slot);
+        } else if work & pending::TIMER != 0 {
+            self.arm_tick(slot);
         }
         if work & pending::IPI != 0 {
             while let Some(ipi) = pcpu.take_mail() {

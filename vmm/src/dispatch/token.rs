@@ -42,6 +42,8 @@ pub(super) mod pending {
     pub(in crate::dispatch) const RESCHED: u32 = 1 << 0;
     /// An IPI lies in the CPU's mailbox.
     pub(in crate::dispatch) const IPI: u32 = 1 << 1;
+    /// The CPU is not alone with its task any more: its timer must go at the next tick.
+    pub(in crate::dispatch) const TIMER: u32 = 1 << 2;
 }
 
 /// One pCPU's token, with the work that waits for its holder.
