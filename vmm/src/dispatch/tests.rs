@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hostsched::CpuId;
+use hostsched::{CpuId, TaskId};
 use plan::{CpuList, HostPolicy};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -10,6 +10,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use super::core::Input;
 use super::lab::Lab;
 use super::setup::LabConfig;
+use crate::cgroup::{RunCgroup, list_gangs, set_gang_flag};
 use crate::kick::KickCell;
 use crate::sched::fake::{Exit, Run, Turns, cells, vcpu_loop, within};
 use crate::sched::{PreemptNotifier, SchedOut, VcpuIndex, VcpuSched};
@@ -373,4 +374,41 @@ fn a_recorded_run_replays_through_hostsched_alone() {
         short.remove(first);
         assert!(lab.replay_log(&short).is_err(), "{policy}: a lost wake-up went unnoticed");
     }
+}
+
+#[test]
+fn the_kernel_says_who_is_in_a_gang_and_whether_it_is_one() {
+    let cgroup = match RunCgroup::create(None, 2, true) {
+        Ok(cgroup) => Arc::new(cgroup),
+        Err(error) => return println!("skipped the_kernel_says_who_is_in_a_gang_and_whether_it_is_one: {error}"),
+    };
+    // The second VM is no gang although the policy is one: the attribute decides.
+    let dirs: Vec<_> = list_gangs(Some(cgroup.path())).unwrap().into_iter().map(|gang| gang.path).collect();
+    set_gang_flag(&dirs[1], false).unwrap();
+    let rig = Rig::new(LabConfig { cgroup: Some(Arc::clone(&cgroup)), ..config(2, 3, HostPolicy::Gang) });
+    let (lab, seen) = (&rig.lab, AtomicU64::new(0));
+    let seen = &seen;
+    let panicked = rig.run(
+        |_| false,
+        |me| {
+            let cgroup = &cgroup;
+            move |_: &Run<'_>| {
+                // Once seen, the run may be ending and members leaving.
+                if seen.load(Ordering::Acquire) & 1 << me.0 != 0 {
+                    return Exit::Again;
+                }
+                let vm = (me.0 / 3) as usize;
+                assert!(cgroup.members(vm).unwrap().contains(&rustix::thread::gettid().as_raw_nonzero().get()));
+                assert_eq!(cgroup.members(vm).unwrap().len(), 3);
+                let host = lab.core.host();
+                assert_eq!(host.is_gang(host.task_group(TaskId(me.0))), vm == 0);
+                if seen.fetch_or(1 << me.0, Ordering::AcqRel) | 1 << me.0 == 0x3f {
+                    lab.stop();
+                }
+                Exit::Again
+            }
+        },
+    );
+    assert_eq!(panicked, 0);
+    rig.check();
 }
