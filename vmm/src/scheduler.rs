@@ -77,6 +77,9 @@ impl Scheduler {
             let message = format!("{most} threads of one CPU were in KVM_RUN at once; only one may be");
             record.failures.push(Failure { check: "scheduler".into(), message });
         }
+        if let Err(violation) = lab.check() {
+            record.failures.push(Failure { check: "scheduler".into(), message: violation.to_string() });
+        }
         match lab.replay() {
             Ok(replayed) => {
                 record.counters.insert("replayed_steps".into(), replayed.steps);

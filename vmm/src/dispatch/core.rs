@@ -12,7 +12,7 @@
 //!   order of the log is the order of the operations. It costs parallelism, so it is for tests.
 
 use hostsched::topology::CpuId;
-use hostsched::{Effects, Host, Ipi, Nanos, Rq, RunQueues, TaskId, TaskSpec, Waker};
+use hostsched::{Effects, Host, Ipi, Nanos, Rq, RunQueues, TaskId, TaskSpec, Violation, Waker};
 
 use crate::kick::monotonic_ns;
 use crate::sync::{Mutex, lock};
@@ -179,6 +179,12 @@ impl Core {
     /// Looks at one run queue.
     pub(super) fn look<R>(&self, cpu: CpuId, f: impl FnOnce(&Rq, &Host) -> R) -> R {
         f(&lock(&self.queues[cpu.index()]), &self.host)
+    }
+
+    /// Checks `hostsched`'s invariants; nothing may be under way.
+    pub(super) fn check(&self) -> Result<(), Violation> {
+        let queues: Vec<Rq> = self.queues.iter().map(|queue| lock(queue).clone()).collect();
+        self.host.check(&queues)
     }
 
     /// The recorded operations, if this run records.

@@ -3,7 +3,7 @@
 use std::io;
 
 use hostsched::topology::CpuId;
-use hostsched::{Effects, Ipi, TaskId, Waker};
+use hostsched::{Effects, Ipi, TaskId, Violation, Waker};
 
 use super::core::{Core, Input, Output};
 use super::corun::{Change, Corun};
@@ -65,6 +65,15 @@ impl Lab {
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
+    }
+
+    /// Checks what must hold of the run queues when all threads have ended: every task in one place, and on each CPU
+    /// runtime + idle + stolen time = elapsed time, to the nanosecond.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn check(&self) -> Result<(), Violation> {
+        self.core.check()
     }
 
     /// Ends the run because of a fault.

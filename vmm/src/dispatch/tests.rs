@@ -92,12 +92,7 @@ impl Rig {
             let totals = cell.totals();
             assert_eq!(totals.sent, totals.consumed + totals.coalesced);
         }
-        for pcpu in &self.lab.cpus {
-            self.lab.core.look(CpuId(pcpu.slot), |rq, _| {
-                let stats = rq.stats();
-                let _ = (stats, pcpu); //CLOCK
-            });
-        }
+        self.lab.check().unwrap();
     }
 }
 
