@@ -59,7 +59,7 @@ fn no_cgroup_is_left_whatever_the_end() {
         return;
     }
     let Some(home) = home(test) else { return };
-    let hook = vmm::vcpu::PanicHook { vcpu: vmm::sched::VcpuIndex(1), after_exits: 5 };
+    let hook = vmm::run_shared::PanicHook { vcpu: vmm::sched::VcpuIndex(1), after_exits: 5 };
     let failed = run(&lab(Mode::PvFlush, 2, 2), Options { panic_hook: Some(hook), ..Options::default() });
     assert_eq!(failed.status, RunStatus::Failed);
     let gang = run(&lab(Mode::Gang, 2, 2), Options::default());
