@@ -36,30 +36,47 @@ fn main() {
     );
 
     let library = out.join("libabi.rlib");
-    rustc(&root, &["--crate-name=abi", "--crate-type=rlib"], |command| {
-        command.arg("-o").arg(&library).arg("abi/src/lib.rs");
-    });
-    rustc(&root, &["--crate-name=kernel", "--crate-type=bin"], |command| {
-        let script = root.join("kernel/link.ld");
-        command.args(LINK.map(|arg| format!("-Clink-arg={arg}")));
-        command.arg(format!("-Clink-arg=-Wl,-T,{}", script.display()));
-        command.arg("--extern").arg(format!("abi={}", library.display()));
-        command.arg("-o").arg(out.join("kernel.elf")).arg("kernel/main.rs");
-    });
+    let mut abi = rustc();
+    abi.args(["--crate-name=abi", "--crate-type=rlib"]).arg("-o").arg(&library).arg("abi/src/lib.rs");
+    run(&root, abi);
+
+    let mut kernel = rustc();
+    let script = root.join("kernel/link.ld");
+    kernel.args(LINK.map(|arg| format!("-Clink-arg={arg}")));
+    kernel.arg(format!("-Clink-arg=-Wl,-T,{}", script.display()));
+    kernel.arg("-o").arg(out.join("kernel.elf"));
+    run(&root, of_kernel(kernel, &library));
+
+    // Set by `cargo clippy`, which sees only cargo's own targets otherwise.
+    if let Some(clippy) = env::var_os("RUSTC_WORKSPACE_WRAPPER") {
+        let mut lint = Command::new(clippy);
+        lint.arg(variable("RUSTC")).args(COMMON).arg("--emit=metadata").arg("-o").arg(out.join("kernel.rmeta"));
+        run(&root, of_kernel(lint, &library));
+    }
 }
 
 fn variable(name: &str) -> PathBuf {
     env::var_os(name).unwrap_or_else(|| panic!("cargo sets {name}")).into()
 }
 
-/// Runs the compiler in `root`, so that the sources have relative names.
-fn rustc(root: &Path, args: &[&str], rest: impl FnOnce(&mut Command)) {
+fn rustc() -> Command {
     let mut command = Command::new(variable("RUSTC"));
-    command.current_dir(root).args(COMMON).args(args);
+    command.args(COMMON);
     if let Some(linker) = env::var_os("RUSTC_LINKER") {
         command.arg("-Clinker").arg(linker);
     }
-    rest(&mut command);
-    let status = command.status().unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
+    command
+}
+
+fn of_kernel(mut command: Command, library: &Path) -> Command {
+    command.args(["--crate-name=kernel", "--crate-type=bin", "--extern"]).arg(format!("abi={}", library.display()));
+    command.arg("kernel/main.rs");
+    command
+}
+
+/// Runs a compiler in `root`, so that the sources have relative names.
+fn run(root: &Path, mut command: Command) {
+    let status = command.current_dir(root).status();
+    let status = status.unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
     assert!(status.success(), "{command:?} failed: {status}");
 }

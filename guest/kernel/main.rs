@@ -10,7 +10,10 @@
 //! ```
 #![no_std]
 #![no_main]
-#![deny(warnings, unsafe_op_in_unsafe_fn)]
+// The workspace's lint table, which reaches only cargo's own targets.
+#![deny(warnings, unsafe_op_in_unsafe_fn, unreachable_pub)]
+#![deny(clippy::undocumented_unsafe_blocks, clippy::ptr_as_ptr)]
+#![deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
 mod check;
 mod cpu;
