@@ -189,6 +189,9 @@ pub struct Switches {
     /// 3.4 forgets to restart its count of examined tasks when it retries without an all-pinned CPU, so a CPU may stay
     /// idle for ever; true repairs that (as 3.5 did). Off by default: the golden schedules have the bug.
     pub redo_resets_loop: bool,
+    /// A CPU that goes idle balances after an idle CPU's interval (3.16). In 3.4 it keeps the time that it set while it was
+    /// busy, up to 100 ms a CPU of the host ahead, unless it pulls something at once; there, NOHZ hides that.
+    pub idle_next_balance: bool,
 }
 
 /// Everything that can be set.

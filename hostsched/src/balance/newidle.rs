@@ -21,7 +21,8 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
             }
             worth_it
         });
-        if !worth_it {
+        let prompt = config.switches.idle_next_balance;
+        if !worth_it && !prompt {
             return;
         }
         let jiffies = host.jiffies();
@@ -31,7 +32,7 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
             if !sd.params.flags.contains(SdFlags::LOAD_BALANCE) {
                 continue;
             }
-            if sd.params.flags.contains(SdFlags::BALANCE_NEWIDLE) {
+            if worth_it && sd.params.flags.contains(SdFlags::BALANCE_NEWIDLE) {
                 pulled = self.load_balance(cpu, at, CpuIdle::NewlyIdle).moved != 0;
             }
             let due = self.rqs.with(cpu, |rq| {
@@ -46,7 +47,7 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
             }
         }
         self.rqs.with(cpu, |rq| {
-            if pulled || jiffies > rq.next_balance {
+            if pulled || jiffies > rq.next_balance || prompt && rq.next_balance > next_balance {
                 rq.next_balance = next_balance;
             }
         });
