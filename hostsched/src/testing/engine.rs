@@ -378,7 +378,8 @@ impl<'a, T: Trace> Engine<'a, T> {
             while let Some(cpu) = self.interrupted.from(at) {
                 (quiet, at) = (false, cpu);
                 self.interrupted.take(cpu);
-                while let Some(ipi) = self.ipis[cpu].pop() {
+                while !self.ipis[cpu].is_empty() {
+                    let ipi = self.ipis[cpu].remove(0);
                     self.sched().ipi_received(cpu_id(cpu), ipi);
                 }
                 self.take_effects();
