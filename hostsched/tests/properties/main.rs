@@ -1,7 +1,23 @@
 //! Properties of the scheduler and its policies, over random worlds, checked from outside.
+//!
+//! | file | property |
+//! |---|---|
+//! | `run.rs` | runtime to the ns, nobody lost or twice queued, affinity, `min_vruntime`, leaders; with `Host::check` |
+//! | `fairness.rs` | a bound for each group in CFS and V1; V2's unfairness measured |
+//! | `costart.rs` | a gang starts on its whole span at once |
+//! | `coverage.rs` | coverage is what a reference says |
+//! | `yields.rs` | a yield touches two queues |
+//! | `conserve.rs` | work conservation where 3.4 has it |
+//! | `same.rs` | determinism; a policy with nothing to do |
+mod conserve;
+mod costart;
+mod coverage;
+mod fairness;
 mod observer;
 mod run;
+mod same;
 mod world;
+mod yields;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
