@@ -101,8 +101,6 @@ pub const EFER: u64 = 0xd00;
 /// RFLAGS at the start and always in ring 3: IF, and the bit that is always set. IOPL is 0: ports are opened by the
 /// bitmap.
 pub const RFLAGS: u64 = 0x202;
-/// The interrupt flag.
-pub const RFLAGS_IF: u64 = 0x200;
 
 /// The one interrupt vector: flush. Every other vector is an exception (below 32) or never raised.
 pub const FLUSH_VECTOR: u8 = 0xf0;

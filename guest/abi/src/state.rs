@@ -77,18 +77,13 @@ pub struct Entered {
     pub was_stopped: bool,
 }
 
-/// The word. All zero (fresh memory) means running, the safe default: initiators then send IPIs.
+/// The word. All zero (fresh memory) means running, the safe default: initiators then send IPIs. `guest::boot` starts
+/// every vCPU as [`HALTED`].
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct StateWord(AtomicU32);
 
 impl StateWord {
-    /// A vCPU that has not been entered yet.
-    #[must_use]
-    pub fn new_stopped() -> Self {
-        Self(AtomicU32::new(HALTED))
-    }
-
     /// Host: the vCPU has stopped. To be called by the thread that owns it, after `KVM_RUN` returned. Idempotent, and
     /// never takes a pending flush away. True if a flush is pending.
     pub fn stop(&self, why: Stop) -> bool {
@@ -136,12 +131,6 @@ impl StateWord {
     #[must_use]
     pub fn flush_pending(&self) -> bool {
         self.0.load(Ordering::SeqCst) & FLUSH != 0
-    }
-
-    /// True if the vCPU executes, or may. For display: what follows from it may be false already.
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & (PREEMPTED | HALTED) == 0
     }
 }
 
@@ -192,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_vcpu_that_never_ran_is_marked() {
-        let word = StateWord::new_stopped();
+        let word = StateWord(AtomicU32::new(HALTED));
         assert_eq!(word.mark_flush(), Marked::Deferred);
         assert!(word.enter().flush);
     }
@@ -211,7 +200,7 @@ mod tests {
     fn garbage_from_the_guest_does_not_outlive_an_entry() {
         let word = StateWord(AtomicU32::new(u32::MAX));
         assert!(word.enter().flush);
-        assert!(word.is_running());
+        assert_eq!(word.mark_flush(), Marked::Running);
         assert!(!word.flush_pending());
     }
 }

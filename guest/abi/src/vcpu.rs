@@ -138,7 +138,8 @@ pub struct ExceptionRecord {
     pub cr2: AtomicU64,
 }
 
-/// The page. Fresh memory is all zero; the host then writes `state` ([`StateWord::new_stopped`]) and `host.index`.
+/// The page. Fresh memory is all zero; `guest::boot` then writes `state` ([`HALTED`](crate::state::HALTED)) and
+/// `host.index`.
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub struct VcpuPage {
