@@ -13,8 +13,9 @@
 //!
 //! Properties: runtime charged to a queue's current entity equals that charged to the task below; a slice is never
 //! above the period; `place_entity` never moves an entity back in virtual time.
+use crate::cfs_rq::CfsRq;
 use crate::config::Sysctls;
-use crate::entity::{SchedPolicy, Slot};
+use crate::entity::{Entity, SchedPolicy, Slot};
 use crate::ids::Nanos;
 use crate::policy::Hooks;
 use crate::rq::Rq;
@@ -49,6 +50,20 @@ pub fn sched_period(sysctls: &Sysctls, nr_running: u64) -> u64 {
     if nr_running > sysctls.nr_latency { sysctls.min_granularity.0 * nr_running } else { sysctls.latency.0 }
 }
 
+/// Charges a running entity up to `now` and moves its queue's virtual clock along (`__update_curr`, 3.4); returns the time.
+#[inline]
+fn charge(q: &mut CfsRq, e: &mut Entity, now: Nanos) -> u64 {
+    let delta = now.0 - e.exec_start.0;
+    if delta != 0 {
+        e.sum_exec_runtime.0 += delta;
+        e.vruntime = e.vruntime.plus(calc_delta_fair(delta, &mut e.load));
+        e.exec_start = now;
+        q.update_min_vruntime(Some(e.vruntime));
+        q.shares.load_unacc_exec_time += delta;
+    }
+    delta
+}
+
 impl Rq {
     /// Part of the period that the entity may run in one go (`sched_slice`, 3.4). `counted` is the queue whose length
     /// sets the period.
@@ -74,26 +89,22 @@ impl Rq {
     #[inline]
     pub(crate) fn update_curr<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot) {
         let q = &mut self.cfs[queue.i()];
-        if q.curr.is_nil() {
-            return;
-        }
-        let now = self.clock_task;
         let curr = q.curr;
-        let e = &mut self.ents[curr.i()];
-        let delta = now.0 - e.exec_start.0;
-        if delta == 0 {
+        if curr.is_nil() {
             return;
         }
-        e.sum_exec_runtime.0 += delta;
-        e.vruntime = e.vruntime.plus(calc_delta_fair(delta, &mut e.load));
-        e.exec_start = now;
-        let vruntime = e.vruntime;
-        q.update_min_vruntime(Some(vruntime));
-        q.shares.load_unacc_exec_time += delta;
-        if self.is_task(curr) {
+        let e = &mut self.ents[curr.i()];
+        let delta = charge(q, e, self.clock_task);
+        self.charged(cx, curr, delta);
+    }
+
+    /// Books what a task was charged.
+    #[inline]
+    fn charged<T: Trace>(&mut self, cx: &mut Cx<'_, T>, curr: Slot, delta: u64) {
+        if delta != 0 && self.is_task(curr) {
             self.stats.exec.0 += delta;
             if T::ENABLED {
-                let id = self.task(curr).id;
+                let (id, vruntime) = (self.task(curr).id, self.ents[curr.i()].vruntime);
                 cx.trace.sched_stat_runtime(cx.now, id, Nanos(delta), vruntime);
             }
         }
@@ -358,23 +369,24 @@ impl Rq {
         }
     }
 
-    /// The tick of one level (`entity_tick`, 3.4).
-    #[inline]
-    fn entity_tick<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot, curr: Slot) {
-        self.update_curr(cx, queue);
-        self.update_entity_shares_tick(cx, queue);
-        if self.cfs[queue.i()].nr_running > 1 {
-            self.check_preempt_tick(cx, queue, curr);
-        }
-    }
-
-    /// The tick of the running task and its groups (`task_tick_fair`, 3.4).
+    /// The tick of the running task and its groups (`task_tick_fair`, `entity_tick`, 3.4).
     #[inline]
     pub(crate) fn task_tick<T: Trace>(&mut self, cx: &mut Cx<'_, T>) {
+        let window = cx.host.config().sysctls.shares_window.0;
         let mut se = self.curr;
         while !se.is_nil() {
-            let queue = self.ents[se.i()].queue;
-            self.entity_tick(cx, queue, se);
+            let e = &mut self.ents[se.i()];
+            let queue = e.queue;
+            let q = &mut self.cfs[queue.i()];
+            let delta = charge(q, e, self.clock_task);
+            let (stale, crowded) = (q.shares.load_unacc_exec_time > window, q.nr_running > 1);
+            self.charged(cx, se, delta);
+            if stale {
+                self.update_entity_shares(cx, queue);
+            }
+            if crowded {
+                self.check_preempt_tick(cx, queue, se);
+            }
             se = queue;
         }
     }

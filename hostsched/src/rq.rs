@@ -298,8 +298,9 @@ impl Rq {
             return;
         }
         self.clock.0 += delta;
-        let steal = self.steal_pending.min(delta);
-        if steal != 0 {
+        let mut steal = 0;
+        if self.steal_pending != 0 {
+            steal = self.steal_pending.min(delta);
             self.steal_pending -= steal;
             self.stats.steal.0 += steal;
         }

@@ -30,25 +30,19 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
     /// Picks who runs on the CPU from now on (`__schedule`, 3.4). Call it when `need_resched` is set, and after
     /// `block_current`, `exit_current`, `yield_current` and a successful `yield_to`.
     pub fn schedule(&mut self, cpu: CpuId) -> Switch {
-        let mut first = None;
+        let prev = self.cx.host.current(cpu);
         loop {
             let cx = &mut self.cx;
-            let picked = self.rqs.with(cpu, |rq| {
-                first.get_or_insert(rq.current());
-                if rq.schedule_out(cx) { None } else { Some(rq.schedule_in(cx)) }
+            let picked = self.rqs.with(cpu, |rq| if rq.schedule_out(cx) { None } else { Some(rq.schedule_in(cx)) });
+            let next = picked.unwrap_or_else(|| {
+                self.idle_balance(cpu);
+                let cx = &mut self.cx;
+                self.rqs.with(cpu, |rq| rq.schedule_in(cx))
             });
-            let next = match picked {
-                Some(next) => next,
-                None => {
-                    self.idle_balance(cpu);
-                    let cx = &mut self.cx;
-                    self.rqs.with(cpu, |rq| rq.schedule_in(cx))
-                }
-            };
             if next == Running::Stopper {
                 self.run_stopper(cpu);
             } else {
-                return Switch { prev: first.flatten(), next: next.task() };
+                return Switch { prev, next: next.task() };
             }
         }
     }

@@ -111,14 +111,12 @@ impl Rq {
         self.ents[se.i()].load = LoadWeight::new(weight);
     }
 
-    /// Keeps the share of a group alive whose task runs on and on (`update_entity_shares_tick`, 3.4).
-    #[inline]
-    pub(crate) fn update_entity_shares_tick<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot) {
-        let window = cx.host.config().sysctls.shares_window.0;
-        if !queue.is_nil() && self.cfs[queue.i()].shares.load_unacc_exec_time > window {
-            self.update_cfs_load(cx.host, queue, false);
-            self.update_cfs_shares(cx, queue);
-        }
+    /// Keeps the share of a group alive whose task runs on and on (`update_entity_shares_tick`, 3.4): called when it has
+    /// run for a window without an update. The root queue has no share.
+    pub(crate) fn update_entity_shares<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot) {
+        self.cfs[queue.i()].shares.load_unacc_exec_time = 0;
+        self.update_cfs_load(cx.host, queue, false);
+        self.update_cfs_shares(cx, queue);
     }
 
     /// Folds every group's load into its sum and updates its share (`update_shares`, 3.4).
