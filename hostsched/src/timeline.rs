@@ -31,18 +31,32 @@ impl Timeline {
     /// Queues an entity to the right of its equals (`__enqueue_entity`).
     #[inline]
     pub(crate) fn insert(&mut self, key: Vruntime, slot: Slot) {
-        if self.nodes.len() == self.nodes.capacity() && self.head > 0 {
-            self.nodes.drain(..self.head);
-            self.head = 0;
+        if self.nodes.len() == self.nodes.capacity() {
+            self.make_room();
         }
         self.nodes.push(Node { key, slot });
-        let waiting = self.nodes.get_mut(self.head..).unwrap_or_default();
+        if let [.., before, _] = &self.nodes[self.head..]
+            && key.before(before.key)
+        {
+            self.sift_last();
+        }
+    }
+
+    /// Moves what waits to the front, over what was taken.
+    #[cold]
+    fn make_room(&mut self) {
+        self.nodes.drain(..self.head);
+        self.head = 0;
+    }
+
+    /// Moves the last node left to its place.
+    fn sift_last(&mut self) {
+        let waiting = &mut self.nodes[self.head..];
         let mut at = waiting.len() - 1;
-        while at > 0 && key.before(waiting[at - 1].key) {
-            waiting[at] = waiting[at - 1];
+        while at > 0 && waiting[at].key.before(waiting[at - 1].key) {
+            waiting.swap(at, at - 1);
             at -= 1;
         }
-        waiting[at] = Node { key, slot };
     }
 
     /// Takes an entity out (`__dequeue_entity`). `key` is its vruntime, which does not change while it waits.

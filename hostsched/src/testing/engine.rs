@@ -49,7 +49,7 @@ struct Progress {
     credit: u64,
     waits: Waits,
     /// What it was when it ended.
-    last: Option<(CpuId, TaskInfo)>,
+    last: Option<Box<(CpuId, TaskInfo)>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -293,7 +293,7 @@ impl<'a, T: Trace> Engine<'a, T> {
     #[must_use]
     pub fn task(&self, task: usize) -> Option<(CpuId, TaskInfo)> {
         if let Some(last) = &self.progress[task].last {
-            return Some(last.clone());
+            return Some((**last).clone());
         }
         let id = TaskId::from_index(task);
         let cpu = self.host.task_cpu(id)?;
@@ -355,7 +355,11 @@ impl<'a, T: Trace> Engine<'a, T> {
     }
 
     /// Collects the effects of the last operations.
+    #[inline]
     fn take_effects(&mut self) {
+        if self.fx.is_empty() {
+            return;
+        }
         for cpu in &self.fx.resched {
             self.resched.set(cpu.index());
         }
@@ -492,7 +496,7 @@ impl<'a, T: Trace> Engine<'a, T> {
                 let last = self.task(task).map(|(cpu, t)| (cpu, TaskInfo { on_rq: false, running: false, ..t }));
                 let p = &mut self.progress[task];
                 p.waits = Waits::Absent;
-                p.last = last;
+                p.last = last.map(Box::new);
                 self.sched().exit_current(id);
                 self.schedule(cpu);
             }
