@@ -48,6 +48,40 @@ fn the_leader_asks_all_fellows_after_every_pick_and_a_fellow_asks_nobody() {
 }
 
 #[test]
+fn a_leader_that_goes_off_line_is_replaced_and_takes_over_when_it_is_back() {
+    let mut rig = Rig::new("1s:4c", PolicyKind::Gang, &settings(4));
+    let gang = rig.group(GroupId::ROOT, true);
+    for cpu in 1..4 {
+        rig.task(gang, cpu);
+    }
+    let asked = |rig: &mut Rig, cpu| {
+        rig.schedule(cpu);
+        rig.ipis().into_iter().map(|(cpu, _)| cpu.0).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(&mut rig, 1), []);
+    rig.hotplug(0, false);
+    assert_eq!(asked(&mut rig, 1), [2, 3]);
+    assert_eq!(asked(&mut rig, 2), []);
+    rig.hotplug(0, true);
+    assert_eq!(asked(&mut rig, 1), []);
+    rig.task(gang, 0);
+    assert_eq!(asked(&mut rig, 0), [1, 2, 3]);
+}
+
+#[test]
+fn a_span_that_hotplug_makes_too_small_moves_to_the_next_domain() {
+    // The picture of `policy/span.rs`, at half the size.
+    let mut rig = Rig::new("2s:4c", PolicyKind::Gang, &settings(4));
+    let spans = |rig: &Rig| {
+        let spans = elect(rig.host.domains(), 4);
+        spans.iter().map(|s| format!("{}>{}", s.leader, s.cpus)).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(spans(&rig), "0>0-3 4>4-7");
+    rig.hotplug(0, false);
+    assert_eq!(spans(&rig), "1>1-3 4>4-7");
+}
+
+#[test]
 fn a_group_without_the_flag_asks_nobody() {
     let mut rig = Rig::new("1s:2c", PolicyKind::Gang, &settings(2));
     let group = rig.group(GroupId::ROOT, false);

@@ -19,7 +19,7 @@
 //! nothing: all members run exactly if the two are equal, and there are two members exactly if `members` is at least 2.
 //! A change swaps the word, and whoever swapped it charges the time that the old one had lasted: no lock, no time
 //! charged twice, exact with one thread. With several, clocks read in different order can shift a change by as much.
-//! A pick costs two changes if the group changed, else none.
+//! What a CPU adds is written only with its queue in hand. A pick costs two changes if the group changed, else none.
 //!
 //! Limits: spans above [`CPUS_MAX`] CPUs are not measured; a word must change (or be read) once in 2.4 hours.
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -219,8 +219,10 @@ impl Coverage {
         }
         up(host, host.task_group(task), |group| {
             let here = u8::try_from(rq.nr_running_in(group).min(2)).unwrap_or(2);
-            let before = self.members[cpu.index() * self.groups + group.index()].swap(here, Relaxed);
+            let members = &self.members[cpu.index() * self.groups + group.index()];
+            let before = members.load(Relaxed);
             if before != here {
+                members.store(here, Relaxed);
                 self.change(cpu, group, Change::Members(before, here), now);
             }
         });
@@ -235,10 +237,11 @@ impl Coverage {
         let on = &self.cpus[cpu.index()];
         let counts = !self.guest_mode_told || on.in_guest.load(Relaxed);
         let new = task.filter(|_| counts).map_or(0, |t| host.task_group(t).0 + 1);
-        let old = on.counted.swap(new, Relaxed);
+        let old = on.counted.load(Relaxed);
         if old == new {
             return;
         }
+        on.counted.store(new, Relaxed);
         if let Some(group) = old.checked_sub(1) {
             up(host, GroupId(group), |g| self.change(cpu, g, Change::Stops, now));
         }
@@ -300,5 +303,75 @@ fn up(host: &Host, mut group: GroupId, mut f: impl FnMut(GroupId)) {
     while group != GroupId::ROOT {
         f(group);
         group = GroupId(host.groups[group.index()].parent.load(Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::Limits;
+    use crate::policy::span::roles;
+    use crate::topology::BuildOptions;
+
+    fn host(cpus: u32) -> Host {
+        let config = Config { epoch: Nanos(1_000_000_000), ..Config::for_cpus(cpus) };
+        let machine = format!("1s:{cpus}c").parse().unwrap();
+        Host::new(config, machine, BuildOptions::default(), Limits { tasks: 8, groups: 2 }).unwrap()
+    }
+
+    fn of(host: &Host, cpus: u32) -> Coverage {
+        let spans = crate::policy::elect(host.domains(), cpus);
+        Coverage::new(host, &spans, &roles(&spans, cpus as usize), false)
+    }
+
+    fn totals(coverage: &Coverage, now: u64) -> Vec<u64> {
+        let mut all = Vec::new();
+        coverage.counters(Nanos(now), &mut |_, n| all.push(n));
+        all
+    }
+
+    #[test]
+    fn a_clock_that_reads_behind_charges_nothing_twice() {
+        let host = host(2);
+        let c = of(&host, 2);
+        let gang = GroupId(1);
+        for cpu in [CpuId(0), CpuId(1)] {
+            c.change(cpu, gang, Change::Members(0, 1), Nanos(2_000_000_000));
+            c.change(cpu, gang, Change::Runs, Nanos(2_000_000_000));
+        }
+        c.window(0, Some(gang), Nanos(2_000_000_100));
+        // CPU 1's clock is 50 ns behind: its change counts from where CPU 0's left off.
+        c.change(CpuId(0), gang, Change::Stops, Nanos(2_000_000_200));
+        c.change(CpuId(1), gang, Change::Stops, Nanos(2_000_000_150));
+        c.change(CpuId(0), gang, Change::Runs, Nanos(2_000_000_300));
+        assert_eq!(totals(&c, 2_000_000_300), [1, 200, 100]);
+    }
+
+    #[test]
+    fn what_many_threads_add_and_take_away_leaves_nothing() {
+        let host = host(4);
+        let c = of(&host, 4);
+        let (gang, clock) = (GroupId(1), AtomicU64::new(2_000_000_000));
+        c.window(0, Some(gang), Nanos(2_000_000_000));
+        std::thread::scope(|s| {
+            for cpu in (0..4).map(CpuId) {
+                let (c, clock) = (&c, &clock);
+                s.spawn(move || {
+                    for _ in 0..5000 {
+                        let steps = [Change::Members(0, 2), Change::Runs, Change::Members(2, 1), Change::Stops];
+                        for change in steps.into_iter().chain([Change::Members(1, 0)]) {
+                            c.change(cpu, gang, change, Nanos(clock.fetch_add(3, Relaxed)));
+                        }
+                    }
+                });
+            }
+        });
+        let word = Word(c.words[1].load(Relaxed));
+        assert_eq!((word.members(), word.running()), (0, 0));
+        let now = clock.load(Relaxed);
+        let [windows, window_ns, covered_ns] = totals(&c, now)[..] else { panic!("three counters") };
+        assert_eq!(windows, 1);
+        assert!(covered_ns <= window_ns && window_ns <= now - 2_000_000_000);
     }
 }

@@ -129,10 +129,8 @@ impl Gang {
     /// Was the request that this CPU got last answered by its pick?
     fn answered(&self, cx: &HookCx<'_>, picked: Option<TaskId>) {
         let asked = &self.asked[cx.rq.cpu().index()];
-        if asked.load(Relaxed) == 0 {
-            return;
-        }
-        let group = GroupId(asked.swap(0, Relaxed) - 1);
+        let Some(group) = asked.load(Relaxed).checked_sub(1).map(GroupId) else { return };
+        asked.store(0, Relaxed);
         let mut within = picked.map(|t| cx.host.task_group(t));
         while within.is_some_and(|g| g != group) {
             within = within.and_then(|g| cx.host.group_parent(g));

@@ -65,39 +65,45 @@ pub(crate) fn start(world: &World, extra: Vec<Box<dyn Policy>>) -> Run<'_> {
 
 /// Does an act; what the scheduler refuses is refused.
 pub(crate) fn act(engine: &mut Run<'_>, act: &Act) {
-    let refused = |e: Result<(), _>| drop::<Result<(), TaskError>>(e);
-    let refused_group = |e: Result<(), _>| drop::<Result<(), hostsched::GroupError>>(e);
     let id = TaskId::from_index;
-    match act.clone() {
-        Act::Affinity(t, cpus) => engine.act(|s| refused(s.task_set_affinity(id(t), &cpus))),
-        Act::Nice(t, nice) => engine.act(|s| refused(s.task_set_nice(id(t), Nice::new(nice).unwrap()))),
-        Act::Move(t, g) => engine.act(|s| refused_group(s.task_set_group(id(t), GroupId(g)))),
-        Act::Exit(t) => engine.act(|s| refused(s.task_exit(id(t)))),
-        Act::Shares(g, shares) => engine.act(|s| refused_group(s.group_set_shares(GroupId(g), shares))),
-        Act::Gang(g, on) => engine.act(|s| refused_group(s.group_set_gang(GroupId(g), on))),
-        Act::Renew(g) => engine.act(|s| {
-            if s.group_remove(GroupId(g)).is_ok() {
-                assert_eq!(s.group_create(GroupId::ROOT, 1024, true).unwrap(), GroupId(g));
-            }
-        }),
-        Act::Offline(c) => engine.hotplug(CpuId(c), false).map(drop),
-        Act::Online(c) => engine.hotplug(CpuId(c), true).map(drop),
-        Act::Yield(c) => engine.act(|s| s.yield_current(CpuId(c))),
-        Act::YieldTo(c, t) => engine.act(|s| drop(s.yield_to(CpuId(c), id(t)))),
-        Act::Spin(c) => engine.act(|s| drop(s.spin_detected(CpuId(c)))),
-        Act::Request(c, g, late) if g < engine.host().limits().groups => {
-            let group = GroupId(g);
-            let generation = engine.host().group_generation(group).wrapping_sub(u32::from(late));
-            engine.act(|s| s.ipi_received(CpuId(c), Ipi::Gang { group, generation }))
-        }
-        Act::Request(..) => Ok(()),
-        Act::Ring(t, kernel) => {
-            engine.host().guest_ring(id(t), kernel);
-            Ok(())
-        }
-        Act::GuestMode(c, on) => engine.act(|s| s.guest_mode(CpuId(c), on)),
+    match *act {
+        Act::Offline(c) => return drop(engine.hotplug(CpuId(c), false).unwrap()),
+        Act::Online(c) => return drop(engine.hotplug(CpuId(c), true).unwrap()),
+        Act::Ring(t, kernel) => return engine.host().guest_ring(id(t), kernel),
+        _ => {}
     }
-    .unwrap();
+    let groups = engine.host().limits().groups;
+    let generations: Vec<u32> = (0..groups).map(|g| engine.host().group_generation(GroupId(g))).collect();
+    let done = engine.act(|s| match act.clone() {
+        Act::Affinity(t, cpus) => s.task_set_affinity(id(t), &cpus).is_ok(),
+        Act::Nice(t, nice) => s.task_set_nice(id(t), Nice::new(nice).unwrap()).is_ok(),
+        Act::Move(t, g) => s.task_set_group(id(t), GroupId(g)).is_ok(),
+        Act::Exit(t) => s.task_exit(id(t)).is_ok(),
+        Act::Shares(g, shares) => s.group_set_shares(GroupId(g), shares).is_ok(),
+        Act::Gang(g, on) => s.group_set_gang(GroupId(g), on).is_ok(),
+        Act::Renew(g) => {
+            let removed = s.group_remove(GroupId(g)).is_ok();
+            assert!(!removed || s.group_create(GroupId::ROOT, 1024, true) == Ok(GroupId(g)));
+            removed
+        }
+        Act::Yield(c) => {
+            s.yield_current(CpuId(c));
+            true
+        }
+        Act::YieldTo(c, t) => s.yield_to(CpuId(c), id(t)),
+        Act::Spin(c) => s.spin_detected(CpuId(c)),
+        Act::Request(c, g, late) => generations.get(g as usize).is_some_and(|generation| {
+            let generation = generation.wrapping_sub(u32::from(late));
+            s.ipi_received(CpuId(c), Ipi::Gang { group: GroupId(g), generation });
+            true
+        }),
+        Act::GuestMode(c, on) => {
+            s.guest_mode(CpuId(c), on);
+            true
+        }
+        Act::Offline(_) | Act::Online(_) | Act::Ring(..) => false,
+    });
+    done.unwrap();
 }
 
 /// What is compared from one check to the next.

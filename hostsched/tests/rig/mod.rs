@@ -47,6 +47,15 @@ impl Rig {
         self.at().task_add(&spec).unwrap()
     }
 
+    pub fn hotplug(&mut self, cpu: u32, online: bool) {
+        let (cpu, now) = (CpuId(cpu), self.now);
+        if online {
+            self.host.cpu_online(cpu, now, &mut self.rqs).unwrap();
+        } else {
+            self.host.cpu_offline(cpu, now, &mut self.rqs, &mut self.fx, hostsched::NoTrace).unwrap();
+        }
+    }
+
     pub fn schedule(&mut self, cpu: u32) -> Option<TaskId> {
         self.at().schedule(CpuId(cpu)).next
     }
