@@ -207,7 +207,8 @@ pub struct Config {
     pub switches: Switches,
     /// `CONFIG_PREEMPT`: a new-idle balance stops after the first task that it pulled.
     pub preempt: bool,
-    /// The instant at which `jiffies` has its start value; ticks follow it by whole tick lengths.
+    /// The instant at which the host starts: `jiffies` has its start value, and ticks follow by whole tick lengths. At
+    /// least 1 s, so that no history reaches below zero.
     pub epoch: Nanos,
 }
 
@@ -224,7 +225,7 @@ impl Config {
             features: Features::default(),
             switches: Switches::default(),
             preempt: false,
-            epoch: Nanos(0),
+            epoch: Nanos(1_000_000_000),
         }
     }
 

@@ -82,7 +82,7 @@ mod wake;
 pub mod weight;
 mod yields;
 
-pub use balance::HotplugError;
+pub use balance::{CpuIdle, DomainStats, HotplugError};
 pub use check::{Checker, Violation};
 pub use config::{Config, Features, SettingError, Switches, Sysctls};
 pub use effects::{Effects, Ipi};

@@ -9,7 +9,7 @@
 //! Both give them out through [`RunQueues`].
 //!
 //! Property: runtime of the tasks + idle time + stolen time = elapsed time, to the nanosecond.
-use crate::balance::SdState;
+use crate::balance::{DomainStats, SdState};
 use crate::cfs_rq::CfsRq;
 use crate::entity::{Entity, Slot, Task, TaskState, TaskStats};
 use crate::host::Host;
@@ -191,6 +191,11 @@ impl Rq {
     #[must_use]
     pub fn stats(&self) -> &RqStats {
         &self.stats
+    }
+
+    /// Balancing counters of this CPU's domains, the lowest first.
+    pub fn domain_stats(&self) -> impl Iterator<Item = &DomainStats> {
+        self.sd.iter().map(|sd| &sd.stats)
     }
 
     /// Tasks of the group, or of groups below it, that run or wait here.

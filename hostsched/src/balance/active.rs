@@ -54,7 +54,10 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
                     cache_nice_tries: domains[at].params.cache_nice_tries,
                     this_running: true,
                 };
-                from.move_one_task(cx, to, &mut env);
+                let pushed = from.move_one_task(cx, to, &mut env);
+                let stats = &mut to.sd[at].stats;
+                stats.alb_count += 1;
+                stats.alb_pushed += u64::from(pushed);
             });
         }
         self.rqs.with(busiest, |rq| rq.active_balance = false);

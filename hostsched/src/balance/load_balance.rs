@@ -85,6 +85,13 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
         };
         self.rqs.with(cpu, |rq| {
             let state = &mut rq.sd[at];
+            let (kind, stats) = (idle as usize, &mut state.stats);
+            stats.lb_count[kind] += 1;
+            match end {
+                End::Done { moved: 0, .. } | End::OutOnePinned => stats.lb_failed[kind] += 1,
+                End::Done { moved, .. } => stats.lb_gained[kind] += u64::from(moved),
+                End::OutBalanced => stats.lb_balanced[kind] += 1,
+            }
             let (min, max) = (u64::from(sd.params.min_interval_ms), u64::from(sd.params.max_interval_ms));
             match end {
                 End::Done { active: false, .. } => state.balance_interval = min,

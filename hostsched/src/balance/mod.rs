@@ -38,9 +38,9 @@ use crate::config::LbBias;
 use crate::host::Host;
 use crate::topology::CpuId;
 
-/// Why a CPU balances (`enum cpu_idle_type`).
+/// Why a CPU balances (`enum cpu_idle_type`), in the order of the counters in [`DomainStats`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CpuIdle {
+pub enum CpuIdle {
     /// It was idle at its tick.
     Idle,
     /// It was busy at its tick.
@@ -58,6 +58,24 @@ pub(crate) struct SdState {
     pub(crate) balance_interval: u64,
     /// Periodic balances in a row that moved nothing.
     pub(crate) nr_balance_failed: u32,
+    pub(crate) stats: DomainStats,
+}
+
+/// Counters of one CPU's domain, as in `/proc/schedstat` (3.4). Triples are by [`CpuIdle`]: idle, busy, newly idle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DomainStats {
+    /// Attempts to balance.
+    pub lb_count: [u64; 3],
+    /// Attempts that found balance, or another CPU in charge.
+    pub lb_balanced: [u64; 3],
+    /// Attempts that saw an imbalance and moved nothing.
+    pub lb_failed: [u64; 3],
+    /// Tasks pulled.
+    pub lb_gained: [u64; 3],
+    /// Pushes by the stopper of another CPU to this one, and what became of them.
+    pub alb_count: u64,
+    /// Those that moved a task.
+    pub alb_pushed: u64,
 }
 
 impl SdState {
@@ -67,6 +85,7 @@ impl SdState {
             last_balance: host.jiffies(),
             balance_interval: sd.params.balance_interval_ms.into(),
             nr_balance_failed: 0,
+            stats: DomainStats::default(),
         };
         host.domains().of(cpu).iter().map(fresh).collect()
     }
@@ -112,5 +131,33 @@ impl Host {
     /// Load of a CPU per task (`cpu_avg_load_per_task`).
     pub(crate) fn load_per_task(&self, cpu: CpuId) -> u64 {
         self.load(cpu).checked_div(self.nr_running(cpu).into()).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::host::Limits;
+    use crate::topology::BuildOptions;
+
+    #[test]
+    fn sources_are_guessed_low_and_targets_high_unless_told_otherwise() {
+        let guesses = |lb_bias, now: u64, history: u64| {
+            let mut config = Config::for_cpus(1);
+            config.switches.lb_bias = lb_bias;
+            let limits = Limits { tasks: 1, groups: 1 };
+            let machine = "1s:1c".parse().expect("machine");
+            let host = Host::new(config, machine, BuildOptions::default(), limits).expect("host");
+            let cpu = CpuId(0);
+            host.cpu(cpu).load.store(now, Relaxed);
+            host.cpu(cpu).cpu_load[1].store(history, Relaxed);
+            assert_eq!((host.source_load(cpu, 0), host.target_load(cpu, 0)), (now, now), "index 0 is the load now");
+            (host.source_load(cpu, 2), host.target_load(cpu, 2))
+        };
+        assert_eq!(guesses(LbBias::MinMax, 3072, 1024), (1024, 3072));
+        assert_eq!(guesses(LbBias::MinMax, 0, 1024), (0, 1024));
+        assert_eq!(guesses(LbBias::Averaged, 3072, 1024), (2048, 2048));
+        assert_eq!(guesses(LbBias::Off, 3072, 1024), (3072, 3072));
     }
 }
