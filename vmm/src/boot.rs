@@ -14,6 +14,7 @@ use kvm_ioctls::{Kvm as KvmDevice, VcpuFd, VmFd};
 use linux_loader::loader::{Elf, KernelLoader};
 
 use crate::memory::{GuestMemory, MemoryError};
+use crate::probe::{Virtualization, virtualization_here};
 
 /// Three unused pages below 4 GiB that KVM on older Intel processors needs for its own TSS (KVM_SET_TSS_ADDR); above
 /// every guest's memory that is smaller than 4 GiB, and the place that other VMMs use.
@@ -89,12 +90,13 @@ pub fn boot(kvm: &KvmDevice, image: &Image<'_>, params: &Params, lost_flush: boo
     let vm = create_vm(kvm)?;
     register_memory(&vm, &memory)?;
     let cpuid = supported_cpuid(kvm)?;
+    let tss_type = tss_type(virtualization_here());
     let vcpus = (0..params.vcpus)
         .map(|vcpu| {
             let fd = create_vcpu(&vm, vcpu)?;
             set_cpuid(&fd, cpuid.clone(), vcpu)?;
             let start = guest::boot::start(&image.header, vcpu);
-            set_registers(&fd, &Start { rip: image.code.map_or(start.rip, |_| CODE), ..start })?;
+            set_registers(&fd, &Start { rip: image.code.map_or(start.rip, |_| CODE), ..start }, tss_type)?;
             Ok(fd)
         })
         .collect::<Result<Vec<_>, BootError>>()?;
@@ -171,20 +173,29 @@ fn set_cpuid(fd: &VcpuFd, mut cpuid: CpuId, vcpu: u32) -> Result<(), BootError> 
     fd.set_cpuid2(&cpuid).map_err(failed("KVM_SET_CPUID2"))
 }
 
-fn set_registers(fd: &VcpuFd, start: &Start) -> Result<(), BootError> {
+/// Type of the segment in TR. VM entry of VMX wants a busy TSS (Intel SDM vol. 3, "Checks on Guest Segment Registers").
+/// SVM does not look, but QEMU's emulation of a processor with SVM consults the I/O bitmap of an available one only.
+const fn tss_type(virtualization: Virtualization) -> u8 {
+    match virtualization {
+        Virtualization::Svm => 0x9,
+        Virtualization::Vmx | Virtualization::Pvm | Virtualization::Unknown => 0xb,
+    }
+}
+
+fn set_registers(fd: &VcpuFd, start: &Start, tss_type: u8) -> Result<(), BootError> {
     let mut sregs = fd.get_sregs().map_err(failed("KVM_GET_SREGS"))?;
     let data = segment(layout::USER_SS, 0x3, 0);
     sregs.cs = kvm_segment { l: 1, db: 0, ..segment(layout::USER_CS, 0xb, 0) };
     (sregs.ss, sregs.ds, sregs.es, sregs.fs) = (data, data, data, data);
     sregs.gs = segment(layout::USER_SS, 0x3, start.gs_base);
-    // TR: a busy 64-bit TSS, a system segment without granularity.
+    // TR: a 64-bit TSS, a system segment without granularity.
     sregs.tr = kvm_segment {
         limit: layout::TSS_LIMIT,
         dpl: 0,
         s: 0,
         g: 0,
         db: 0,
-        ..segment(layout::TSS_SELECTOR, 0xb, start.tss_base)
+        ..segment(layout::TSS_SELECTOR, tss_type, start.tss_base)
     };
     sregs.ldt = kvm_segment { type_: 0x2, unusable: 1, ..kvm_segment::default() };
     sregs.gdt = kvm_dtable { base: layout::GDT, limit: GDT_LIMIT, ..kvm_dtable::default() };

@@ -183,12 +183,17 @@ fn check(kvm: KvmDevice) -> Result<KvmDevice, Unusable> {
 
 fn offer(kvm: &KvmDevice) -> Result<Offer, Unusable> {
     Ok(Offer {
-        virtualization: virtualization(Path::new("/sys/module")),
+        virtualization: virtualization_here(),
         vcpus_recommended: kvm.get_nr_vcpus(),
         vcpus_max: kvm.get_max_vcpus(),
         missing_useful: USEFUL.iter().filter(|(cap, _)| !kvm.check_extension(*cap)).map(|(_, what)| *what).collect(),
         ple: ple_parameters(Path::new("/sys/module")),
     })
+}
+
+/// The kind of virtualization of this host.
+pub(crate) fn virtualization_here() -> Virtualization {
+    virtualization(Path::new("/sys/module"))
 }
 
 /// The vendor module that is loaded decides; where KVM is built in (no reference counts in sysfs), CPUID does.
