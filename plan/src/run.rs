@@ -141,6 +141,16 @@ pub enum PlanError {
         /// Unmeasured time.
         warmup_ns: u64,
     },
+    /// More vCPUs than any host runs.
+    #[error("--vms {vms} x --vcpus {vcpus} are {} vCPUs, more than {max}: lower one of them", u64::from(*.vms) * u64::from(*.vcpus))]
+    TooManyVcpus {
+        /// VMs.
+        vms: u32,
+        /// vCPUs of each.
+        vcpus: u32,
+        /// Most in all.
+        max: u64,
+    },
     /// The axes contradict each other.
     #[error(transparent)]
     Axes(#[from] ModeError),
@@ -160,6 +170,9 @@ impl RunPlan {
     /// The largest number of VMs of a run.
     pub const VMS_MAX: u32 = 256;
 
+    /// The largest number of vCPUs of a run, each of which is a host thread.
+    pub const VCPUS_TOTAL_MAX: u64 = 4096;
+
     /// Checks everything that can be checked without looking at the host.
     ///
     /// # Errors
@@ -178,6 +191,10 @@ impl RunPlan {
         };
         range("--vms", self.vms.into(), 1, Self::VMS_MAX.into())?;
         range("--vcpus", self.vcpus.into(), 1, Self::VCPUS_MAX.into())?;
+        if u64::from(self.vms) * u64::from(self.vcpus) > Self::VCPUS_TOTAL_MAX {
+            let (vms, vcpus, max) = (self.vms, self.vcpus, Self::VCPUS_TOTAL_MAX);
+            return Err(PlanError::TooManyVcpus { vms, vcpus, max });
+        }
         range("--gang-cpus", self.gang_cpus.into(), 1, 8192)?;
         range("--hz", self.hz.into(), 10, 10_000)?;
         range("--ple-window", self.ple_window_cycles, 1, 1 << 40)?;
