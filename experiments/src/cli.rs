@@ -2,6 +2,7 @@
 
 mod doctor;
 mod gang;
+mod limits;
 mod list;
 mod run;
 mod run_args;

@@ -33,7 +33,8 @@ pub fn render(result: &ResultFile, where_to: &str) -> String {
     notes::notes(&mut page, result);
     page.push('\n');
     line(&mut page, "result", where_to);
-    line(&mut page, "again", &result.command);
+    // Writing to a String cannot fail.
+    let _ = writeln!(page, "{}", grid::wrap_command(&format!("{:<8} {}", "again", result.command), 9));
     page
 }
 
@@ -195,6 +196,7 @@ fn mechanism(page: &mut String, result: &ResultFile) {
     if columns.iter().any(|column| column.cells.iter().any(|cell| cell != figure::MISSING)) {
         page.push('\n');
         push_grid(page, ["why", "mode"], rows, columns);
+        line(page, "", "`vmmlab list` explains the columns");
     }
 }
 

@@ -52,6 +52,19 @@ fn bad_input_is_answered_on_stderr_with_exit_code_2_and_leaves_nothing() {
 }
 
 #[test]
+fn a_limit_that_is_too_low_is_named_with_the_way_to_raise_it() {
+    let root = tempfile::tempdir().unwrap();
+    let script = format!("ulimit -n 100; exec '{}' run --vms 8 --vcpus 8", env!("CARGO_BIN_EXE_vmmlab"));
+    let output = Command::new("sh").current_dir(root.path()).args(["-c", &script]).output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.contains("--vms 8 x --vcpus 8 need about 152 open files") && stderr.contains("ulimit -n"),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn short_help_is_one_screen() {
     let root = tempfile::tempdir().unwrap();
     for arguments in [&["-h"][..], &["run", "-h"], &["doctor", "-h"], &["gang", "-h"]] {

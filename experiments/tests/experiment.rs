@@ -72,6 +72,7 @@ impl Engine for Fake {
         }
         record.guest_profile.insert("flush_wait_busy".into(), 0.612);
         record.gang_coverage = plan.axes.host_policy.is_gang().then_some(0.123);
+        record.startup_ns = 41_200_000;
         record.foreign_cpu_ns = 123_000_000;
         record.settings.insert("sched_latency_ns".into(), 12_000_000);
         record.settings.insert("sched_min_granularity_ns".into(), 1_500_000);

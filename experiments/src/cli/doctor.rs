@@ -6,27 +6,19 @@ use std::path::Path;
 
 use clap::Args;
 use plan::{CpuList, Mode};
-use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 use vmm::cgroup::RunCgroup;
 use vmm::probe::{self, Offer, Unusable, Virtualization};
 
+use super::limits::{Limit, limits};
 use super::{Format, print};
 use crate::exit::{Error, Exit};
 use crate::host::Fingerprint;
 use crate::table::grid;
 
-/// Descriptors that a run needs beside those of its vCPUs and VMs: the program's own.
-const FILES_BASE: u64 = 64;
-
-/// Descriptors of a vCPU: KVM's, and one to spare.
-const FILES_PER_VCPU: u64 = 2;
-
-/// Signals that a vCPU may have pending: its tick and its kick.
-const SIGNALS_PER_VCPU: u64 = 2;
-
 /// The load that the limits are held against: the main example, eight 8-vCPU guests.
-const VCPUS: u64 = 64;
+const EXAMPLE_VMS: u32 = 8;
+const EXAMPLE_VCPUS: u32 = 8;
 
 /// Options of `vmmlab doctor`.
 #[derive(Debug, Args)]
@@ -57,14 +49,15 @@ struct Finding {
 
 pub(super) fn doctor(args: &DoctorArgs) -> Result<Exit, Error> {
     let probe = probe::probe();
+    let [files, signals] = limits(EXAMPLE_VMS, EXAMPLE_VCPUS);
     let findings = [
         host(),
         cpus(&probe.cpus),
         kvm(&probe.kvm),
         ple(&probe.kvm),
         cgroups(),
-        files(),
-        signals(),
+        limit("files", &files),
+        limit("signals", &signals),
         noise(probe.cpus.len()),
     ];
     print(&match args.format {
@@ -163,21 +156,12 @@ fn cgroups() -> Finding {
     Finding { topic: "cgroups", state, text }
 }
 
-fn limit(topic: &'static str, what: &str, ulimit: &str, resource: Resource, need: u64) -> Finding {
-    let current = getrlimit(resource).current;
-    let enough = current.is_none_or(|current| current >= need);
-    let shown = current.map_or_else(|| "unlimited".into(), |n| n.to_string());
-    let advice = if enough { String::new() } else { format!("; ulimit -{ulimit} raises it") };
-    let text = format!("{shown} {what}; 8 VMs x 8 vCPUs need about {need}{advice}");
-    Finding { topic, state: if enough { State::Ok } else { State::Limited }, text }
-}
-
-fn files() -> Finding {
-    limit("files", "open files", "n", Resource::Nofile, FILES_BASE + VCPUS * FILES_PER_VCPU)
-}
-
-fn signals() -> Finding {
-    limit("signals", "pending signals", "i", Resource::Sigpending, VCPUS * SIGNALS_PER_VCPU)
+fn limit(topic: &'static str, limit: &Limit) -> Finding {
+    let have = limit.have.map_or_else(|| "unlimited".into(), |n| n.to_string());
+    let advice = if limit.enough() { String::new() } else { format!("; ulimit -{} raises it", limit.ulimit) };
+    let Limit { what, need, .. } = limit;
+    let text = format!("{have} {what}; {EXAMPLE_VMS} VMs x {EXAMPLE_VCPUS} vCPUs need about {need}{advice}");
+    Finding { topic, state: if limit.enough() { State::Ok } else { State::Limited }, text }
 }
 
 /// What else wants the CPUs now.

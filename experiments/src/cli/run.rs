@@ -7,8 +7,8 @@ use plan::{Control, Engine, EngineError, RunRecord, RunStatus, format_ns};
 use sha2::{Digest, Sha256};
 use vmm::probe::{allowed_cpus, probe};
 
-use super::print;
 use super::run_args::{EngineChoice, Format, RunArgs};
+use super::{limits, print};
 use crate::driver::{self, Context, Observer};
 use crate::exit::{Error, Exit};
 use crate::experiment::{Experiment, hex};
@@ -26,6 +26,7 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
         print(&dry_run(&experiment, &command))?;
         return Ok(Exit::Ok);
     }
+    limits::check(&experiment)?;
     let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let stamp: String = now.chars().filter(|c| !matches!(c, '-' | ':')).collect();
     let store = Store::create(args.out.as_deref(), &experiment.name, &stamp, &experiment.digest())?;

@@ -341,6 +341,7 @@ mod tests {
             ("--vms 0", ["--vms 0", "1 to 256"]),
             ("--vms 4000000000", ["--vms 4000000000", "1 to 256"]),
             ("--vcpus 65", ["--vcpus 65", "1 to 64"]),
+            ("--vms 256 --vcpus 64", ["--vms 256 x --vcpus 64", "more than 4096"]),
             ("--vms=-1", ["'-1' for '--vms", "whole number"]),
             ("--blocks 0", ["--blocks 0", "1 to 1000"]),
             ("--hz 1", ["--hz 1", "10 to 10000"]),

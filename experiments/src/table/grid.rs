@@ -63,13 +63,24 @@ pub(crate) fn lines(label_head: [&str; 2], labels: &[&str], columns: Vec<Column>
 
 /// Breaks `text` at spaces so that every line fits the page; the later ones are indented by `indent`.
 pub(crate) fn wrap(text: &str, indent: usize) -> String {
+    broken(text, indent, "")
+}
+
+/// Breaks a command as [`wrap`] does, in the way of a shell: it can be pasted whole.
+pub(crate) fn wrap_command(text: &str, indent: usize) -> String {
+    broken(text, indent, " \\")
+}
+
+/// Breaks `text`; every line but the last ends in `mark`.
+fn broken(text: &str, indent: usize, mark: &str) -> String {
     let body = text.trim_start_matches(' ');
     let mut wrapped = " ".repeat(text.len() - body.len());
     let mut column = wrapped.len();
     let mut first = true;
     for word in body.split(' ') {
         let width = word.chars().count();
-        if !first && column + 1 + width > PAGE_COLUMNS {
+        if !first && column + 1 + width + mark.len() > PAGE_COLUMNS {
+            wrapped.push_str(mark);
             wrapped.push('\n');
             wrapped.push_str(&" ".repeat(indent));
             (column, first) = (indent, true);
@@ -100,6 +111,15 @@ mod tests {
             found,
             ["           two", "  mode  a    b", "  base  1  100", "  gang+flush=pvflush", "        -    2"]
         );
+    }
+
+    #[test]
+    fn a_broken_command_is_still_one_command() {
+        let text = wrap_command(&format!("again    vmmlab run {}", "--mode base ".repeat(20).trim_end()), 9);
+        let lines: Vec<&str> = text.lines().collect();
+        let (last, others) = lines.split_last().unwrap();
+        assert!(!others.is_empty() && others.iter().all(|l| l.ends_with(" \\") && l.len() <= PAGE_COLUMNS), "{text}");
+        assert!(!last.ends_with('\\'));
     }
 
     #[test]

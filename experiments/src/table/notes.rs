@@ -24,12 +24,28 @@ pub(super) fn notes(page: &mut String, result: &ResultFile) {
             result.runs.len()
         ),
     );
+    if let Some(text) = start(result) {
+        line(page, "start", &text);
+    }
     if let Some(text) = foreign(result) {
         line(page, "others", &text);
     }
     for (text, modes) in notices(result) {
         line(page, "notice", &format!("{}: {text}", modes.join(", ")));
     }
+}
+
+/// How long the guests took to come up.
+fn start(result: &ResultFile) -> Option<String> {
+    let plan = result.experiment.plans.first()?;
+    // A start of more than 2^53 ns is none.
+    #[allow(clippy::cast_precision_loss)]
+    let times: Vec<f64> =
+        result.runs.iter().filter(|run| run.startup_ns > 0).map(|run| run.startup_ns as f64).collect();
+    let most = times.iter().copied().fold(0.0, f64::max);
+    let vcpus = u64::from(plan.vms) * u64::from(plan.vcpus);
+    let (median, most) = (figure::time(stats::median(&times)?), figure::time(most));
+    Some(format!("{vcpus} vCPUs ran their first instruction {median} after the first VM was made, {most} at most"))
 }
 
 /// The share of the CPUs that was not ours.
