@@ -26,9 +26,8 @@ mod home;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-use crate::sync::{AtomicU32, Ordering};
 
 pub use gang::{GANG_ATTRIBUTE, GangEntry, gang_flag, list_gangs, set_gang_flag};
 use home::Home;

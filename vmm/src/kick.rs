@@ -36,10 +36,12 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr;
+// The byte that is shared with KVM, not with a thread of ours: not a matter for the model checker.
+use std::sync::atomic::AtomicU8;
 
 use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler};
 
-use crate::sync::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, fence};
+use crate::sync::{AtomicI32, AtomicU32, AtomicU64, OnceLock, Ordering, fence};
 
 /// Offset of the kick signal above `SIGRTMIN`, away from the numbers that debuggers and runtimes use by habit.
 const SIGNAL_OFFSET: i32 = 5;

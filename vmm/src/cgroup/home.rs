@@ -6,9 +6,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::CgroupError;
-use crate::sync::{Mutex, lock};
 
 /// Runs of this process that rely on its having been moved, and where it came from.
 static MOVED: Mutex<Option<(u32, PathBuf)>> = Mutex::new(None);
@@ -26,7 +26,7 @@ impl Home {
         let own = own_cgroup()?;
         let Some(asked) = asked else { return Ok(Self { path: own, moved: false }) };
         let path = fs::canonicalize(asked).map_err(CgroupError::refused("use", asked))?;
-        let mut moved = lock(&MOVED);
+        let mut moved = MOVED.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *moved {
             Some((runs, _)) if path == own => *runs += 1,
             _ if path == own => return Ok(Self { path, moved: false }),
@@ -49,7 +49,7 @@ impl Drop for Home {
         if !self.moved {
             return;
         }
-        let mut moved = lock(&MOVED);
+        let mut moved = MOVED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((runs, origin)) = moved.take() {
             if runs > 1 {
                 *moved = Some((runs - 1, origin));
