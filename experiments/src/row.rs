@@ -5,12 +5,13 @@
 //!   gang+flush=on-enter     the preset with one axis changed; the row is named so, and may be asked for so
 //!   gang --flush on-enter   the same, for every mode of the list
 //! ```
-//! An axis that is set to what the preset has anyway does not change the name.
+//! An axis that is set to what the preset has anyway does not change the name. `sched` is no axis of a mode, but set in the same
+//! way, so that both schedulers can stand in one interleaved run: `base,base+sched=host`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use plan::{Axes, Flush, HostPolicy, Mode, ModeError, Spin};
+use plan::{Axes, Flush, HostPolicy, Mode, ModeError, Sched, Spin};
 
 /// A mode with the axes that were set by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Overrides {
     pub spin: Option<Spin>,
     /// `pin`.
     pub pin: Option<bool>,
+    /// `sched`; rows are named after it only where they set it themselves.
+    pub sched: Option<Sched>,
 }
 
 impl Overrides {
@@ -43,6 +46,7 @@ impl Overrides {
             flush: self.flush.or(others.flush),
             spin: self.spin.or(others.spin),
             pin: self.pin.or(others.pin),
+            sched: self.sched.or(others.sched),
         }
     }
 }
@@ -56,7 +60,7 @@ impl Row {
     /// # Errors
     /// When the flush strategy and the way of waiting that was asked for contradict each other.
     pub fn axes(&self) -> Result<Axes, ModeError> {
-        let Overrides { host_policy, flush, spin, pin } = self.overrides;
+        let Overrides { host_policy, flush, spin, pin, sched: _ } = self.overrides;
         let preset = self.mode.axes();
         let mut axes = Axes {
             host_policy: host_policy.unwrap_or(preset.host_policy),
@@ -74,7 +78,7 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Overrides { host_policy, flush, spin, pin } = self.overrides;
+        let Overrides { host_policy, flush, spin, pin, sched } = self.overrides;
         let preset = self.mode.axes();
         write!(f, "{}", self.mode)?;
         if let Some(policy) = host_policy.filter(|p| *p != preset.host_policy) {
@@ -89,6 +93,9 @@ impl fmt::Display for Row {
         if let Some(pin) = pin.filter(|p| *p != preset.pin) {
             write!(f, "+pin={}", if pin { "yes" } else { "no" })?;
         }
+        if let Some(sched) = sched {
+            write!(f, "+sched={sched}")?;
+        }
         Ok(())
     }
 }
@@ -102,11 +109,12 @@ impl FromStr for Row {
         let mut overrides = Overrides::default();
         for part in parts {
             let axis = part.split_once('=').ok_or_else(|| {
-                format!("'+{part}' sets no axis: write +host-policy=, +flush=, +spin= or +pin= and a value")
+                format!("'+{part}' sets no axis: write +host-policy=, +flush=, +spin=, +pin= or +sched= and a value")
             })?;
             let set = match axis {
                 ("host-policy", value) => value.parse().map(|v| overrides.host_policy = Some(v)),
                 ("flush", value) => value.parse().map(|v| overrides.flush = Some(v)),
+                ("sched", value) => value.parse().map(|v| overrides.sched = Some(v)),
                 ("spin", value) => value.parse().map(|v| overrides.spin = Some(v)),
                 ("pin", value @ ("yes" | "no")) => {
                     overrides.pin = Some(value == "yes");
@@ -114,7 +122,9 @@ impl FromStr for Row {
                 }
                 ("pin", value) => return Err(format!("'+pin={value}' is neither yes nor no")),
                 (axis, _) => {
-                    return Err(format!("axis '{axis}' does not exist: there are host-policy, flush, spin and pin"));
+                    return Err(format!(
+                        "axis '{axis}' does not exist: there are host-policy, flush, spin, pin and sched"
+                    ));
                 }
             };
             set.map_err(|e| e.to_string())?;
@@ -141,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_changed_axis_stands_in_the_name_and_reads_back() {
-        let text = "gang+host-policy=gang-next+flush=on-enter+spin=ple+pin=no";
+        let text = "gang+host-policy=gang-next+flush=on-enter+spin=ple+pin=no+sched=lab";
         assert_eq!(row(text).to_string(), text);
         assert_eq!(row("gang+pin=yes").to_string(), "gang");
     }

@@ -21,7 +21,9 @@ Examples:
       the same question at a slice of 4 ms
   vmmlab run --mode base,base+flush=on-enter,on-enter+pin=yes
       single axes of a mode changed, each in a row of its own
-  vmmlab run --vms 1 --vcpus 1 --mode base --sched host --blocks 20 --format json
+  vmmlab run --vms 1 --vcpus 2 --mode base,base+sched=host --blocks 20
+      what the lab's scheduler costs against the kernel's own
+  vmmlab run --vms 1 --mode base --sched host --format json
       the kernel's own scheduler, and a result for scripts
 ";
 
@@ -184,7 +186,9 @@ impl RunArgs {
     /// One sentence that names the flag, the value and what would be right.
     pub fn experiment(&self, allowed: &[u32]) -> Result<Experiment, Error> {
         let pcpus = self.pcpus(allowed)?;
-        let given = Overrides { host_policy: self.host_policy, flush: self.flush, spin: self.spin, pin: self.pin };
+        let Self { host_policy, flush, spin, pin, .. } = *self;
+        // Not `sched`: it is the same for all modes, and no row is named after it.
+        let given = Overrides { host_policy, flush, spin, pin, sched: None };
         let mut plans: Vec<RunPlan> = Vec::new();
         for asked in &self.mode {
             let row = Row { mode: asked.mode, overrides: given.or(asked.overrides) };
@@ -193,13 +197,14 @@ impl RunArgs {
             if plans.iter().any(|plan| plan.mode == mode) {
                 return Err(Error::Usage(format!("--mode names '{mode}' twice; name each mode once")));
             }
-            if self.sched == Sched::Host && axes.host_policy != HostPolicy::Cfs {
+            let sched = asked.overrides.sched.unwrap_or(self.sched);
+            if sched == Sched::Host && axes.host_policy != HostPolicy::Cfs {
                 let policy = axes.host_policy;
                 return Err(Error::Usage(format!(
                     "--sched host has no host policy '{policy}' (mode {mode}): leave the mode out, or use --sched lab"
                 )));
             }
-            plans.push(self.plan(mode, axes, &pcpus)?);
+            plans.push(RunPlan { sched, ..self.plan(mode, axes, &pcpus)? });
         }
         for plan in &plans {
             plan.validate()?;
