@@ -232,7 +232,7 @@ impl Config {
     /// `msecs_to_jiffies`: rounded up.
     #[must_use]
     pub fn ms_to_jiffies(&self, ms: u64) -> u64 {
-        (ms * 1_000_000).div_ceil(self.tick.0)
+        (ms * self.hz()).div_ceil(1000)
     }
 
     /// Jiffies of one second (HZ).
@@ -301,7 +301,11 @@ impl Config {
                 "sched_migration_cost_ns" if value == -1 => s.migration_cost = Nanos(u64::MAX),
                 "sched_migration_cost_ns" => s.migration_cost = Nanos(unsigned?),
                 "sched_nr_migrate" => s.nr_migrate = u32::try_from(value).map_err(|_| refuse("from 0 to 2^32 - 1"))?,
-                "sched_shares_window_ns" | "sched_shares_ratelimit_ns" => s.shares_window = positive?,
+                "sched_shares_window" | "sched_shares_window_ns" | "sched_shares_ratelimit_ns" => {
+                    s.shares_window = positive?;
+                }
+                // 2.6.32 had these; 3.4 has nothing that they could change.
+                "sched_compat_yield" | "sched_shares_thresh" => {}
                 _ => return Err(SettingError::Sysctl(name.to_owned())),
             }
             stretches |= matches!(name, "sched_latency_ns" | "sched_min_granularity_ns");
@@ -367,5 +371,7 @@ mod tests {
     fn milliseconds_round_up_to_jiffies() {
         let c = Config { tick: Nanos(4_000_000), ..Config::for_cpus(1) };
         assert_eq!((c.ms_to_jiffies(1), c.ms_to_jiffies(4), c.ms_to_jiffies(5), c.hz()), (1, 1, 2, 250));
+        let c = Config { tick: Nanos(1_000_000_000 / 300), ..c };
+        assert_eq!((c.ms_to_jiffies(10), c.ms_to_jiffies(11), c.hz()), (3, 4, 300));
     }
 }

@@ -1,4 +1,4 @@
-//! CFS on one run queue: enqueue, dequeue, slices, picking.
+//! CFS on one run queue: charging, slices, enqueue, dequeue, the tick.
 //!
 //! Units: nanoseconds, virtual nanoseconds. Problem: give each entity of a queue its weight's part of the CPU, and each
 //! group of the hierarchy the same inside its parent. Approach: charge runtime divided by weight, always run the entity
@@ -7,9 +7,9 @@
 //! Worked example: a queue with weights 1024 and 2048, latency 24 ms. Slices 8 and 16 ms; each costs its owner 8 ms of
 //! virtual time, so they alternate, and after 24 ms both stand at the same vruntime.
 //!
-//! Algorithm, from the root: `pick_next_entity` takes the leftmost unless a buddy may go first; `set_next_entity` takes it
-//! out of the timeline and makes it current; at a group, once more in the group's queue. `put_prev_entity` undoes this
-//! bottom-up. An entity that leaves for another queue carries its vruntime *relative* to `min_vruntime`.
+//! Algorithm: a task that becomes runnable is queued, and its groups as far as they were not; one that stops being so is
+//! taken off, and its groups as far as that empties them. An entity that leaves for another queue carries its vruntime
+//! *relative* to `min_vruntime`. Choosing is in `pick.rs`, hints in `buddies.rs`, group weights in `shares.rs`.
 //!
 //! Properties: runtime charged to a queue's current entity equals that charged to the task below; a slice is never
 //! above the period; `place_entity` never moves an entity back in virtual time.
@@ -281,94 +281,6 @@ impl Rq {
         }
     }
 
-    /// Chooses the next entity of a queue (`pick_next_entity`, 3.4, and the gang buddy above all).
-    #[inline]
-    fn pick_next_entity<T>(&mut self, cx: &Cx<'_, T>, queue: Slot) -> Slot {
-        let q = &self.cfs[queue.i()];
-        let left = q.timeline.leftmost().map_or(Slot::NIL, |(_, s)| s);
-        let b = q.buddies;
-        let mut se = left;
-        if b != crate::cfs_rq::Buddies::default() {
-            let second = q.timeline.second();
-            let granularity = cx.host.config().sysctls.wakeup_granularity.0;
-            if b.skip == left
-                && let Some(second) = second
-                && self.wakeup_preempt_entity(granularity, second, left) < 1
-            {
-                se = second;
-            }
-            if !b.last.is_nil() && self.wakeup_preempt_entity(granularity, b.last, left) < 1 {
-                se = b.last;
-            }
-            if !b.next.is_nil() && self.wakeup_preempt_entity(granularity, b.next, left) < 1 {
-                se = b.next;
-            }
-            if !b.gang.is_nil() {
-                se = b.gang;
-            }
-            self.clear_buddies(queue, se);
-        }
-        se
-    }
-
-    /// Makes an entity current on its queue (`set_next_entity`, 3.4).
-    #[inline]
-    fn set_next_entity<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot, se: Slot) {
-        if self.ents[se.i()].on_rq {
-            self.wait_end(cx, se);
-            let key = self.ents[se.i()].vruntime;
-            self.cfs[queue.i()].timeline.remove(key, se);
-        }
-        let e = &mut self.ents[se.i()];
-        e.exec_start = self.clock_task;
-        e.prev_sum_exec_runtime = e.sum_exec_runtime;
-        self.cfs[queue.i()].curr = se;
-    }
-
-    /// Chooses the next task from the root down (`pick_next_task_fair`, 3.4); nil if none is runnable.
-    #[inline]
-    pub(crate) fn pick_next_task<T: Trace>(&mut self, cx: &mut Cx<'_, T>) -> Slot {
-        if self.cfs[0].nr_running == 0 {
-            return Slot::NIL;
-        }
-        let mut queue = Slot::NIL;
-        loop {
-            let se = self.pick_next_entity(cx, queue);
-            self.set_next_entity(cx, queue, se);
-            if self.is_task(se) {
-                return se;
-            }
-            queue = se;
-        }
-    }
-
-    /// Puts the current task back, with its groups, bottom-up (`put_prev_task_fair`, `put_prev_entity`, 3.4).
-    #[inline]
-    pub(crate) fn put_prev_task<T: Trace>(&mut self, cx: &mut Cx<'_, T>, task: Slot) {
-        let mut se = task;
-        while !se.is_nil() {
-            let queue = self.ents[se.i()].queue;
-            if self.ents[se.i()].on_rq {
-                self.update_curr(cx, queue);
-                self.wait_start(se);
-                let key = self.ents[se.i()].vruntime;
-                self.cfs[queue.i()].timeline.insert(key, se);
-            }
-            self.cfs[queue.i()].curr = Slot::NIL;
-            se = queue;
-        }
-    }
-
-    /// Makes a task current that was put back only to change it (`set_curr_task_fair`, 3.4).
-    pub(crate) fn set_curr_task<T: Trace>(&mut self, cx: &mut Cx<'_, T>, task: Slot) {
-        let mut se = task;
-        while !se.is_nil() {
-            let queue = self.ents[se.i()].queue;
-            self.set_next_entity(cx, queue, se);
-            se = queue;
-        }
-    }
-
     /// The tick of the running task and its groups (`task_tick_fair`, `entity_tick`, 3.4).
     #[inline]
     pub(crate) fn task_tick<T: Trace>(&mut self, cx: &mut Cx<'_, T>) {
@@ -409,29 +321,6 @@ impl Rq {
         let lead = self.ents[curr.i()].vruntime.since(left);
         if lead >= 0 && lead.unsigned_abs() > ideal {
             self.resched_curr_cx(cx);
-        }
-    }
-
-    /// Starts a wait (`update_stats_wait_start`).
-    #[inline]
-    fn wait_start(&mut self, se: Slot) {
-        if self.is_task(se) {
-            let clock = self.clock;
-            self.task_mut(se).wait_start = clock;
-        }
-    }
-
-    /// Ends a wait (`update_stats_wait_end`).
-    #[inline]
-    fn wait_end<T: Trace>(&mut self, cx: &mut Cx<'_, T>, se: Slot) {
-        if self.is_task(se) {
-            let clock = self.clock;
-            let task = self.task_mut(se);
-            let wait = clock - task.wait_start;
-            task.stats.wait_sum += wait;
-            task.stats.wait_max = task.stats.wait_max.max(wait);
-            let id = task.id;
-            cx.trace.sched_stat_wait(cx.now, id, wait);
         }
     }
 

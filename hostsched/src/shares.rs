@@ -13,8 +13,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::entity::Slot;
 use crate::host::{GroupShared, Host};
-use crate::rq::{List, Rq};
+use crate::rq::Rq;
 use crate::sched::Cx;
+use crate::slab::List;
 use crate::trace::Trace;
 use crate::weight::{LoadWeight, MIN_SHARES};
 

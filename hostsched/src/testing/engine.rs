@@ -2,11 +2,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::program::{Progress, Waits, check_references, spec};
 use super::queue::{Earliest, Marked, NEVER};
-use super::scenario::{EPOCH, Scenario, ScenarioError, Step, TaskPlan};
+use super::scenario::{EPOCH, Scenario, ScenarioError};
+use super::ticks::Ticks;
 use crate::ids::{GroupId, Nanos, TaskId};
 use crate::trace::Trace;
-use crate::{Birth, CpuId, Effects, Host, HotplugError, Rq, Sched, TaskInfo, TaskSpec, Waker};
+use crate::{CpuId, Effects, Host, HotplugError, Rq, Sched, TaskInfo, Waker};
 
 /// Steps that a task may take at one instant before it is taken for one that never ends.
 const STEPS_MAX: u32 = 1_000_000;
@@ -27,54 +29,30 @@ pub enum RunError {
     },
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Waits {
-    /// Runs or is queued.
-    No,
-    /// Sleeps for a time.
-    Timer,
-    /// Waits to be woken.
-    Wake,
-    /// Has not started, or has ended.
-    Absent,
-}
-
-#[derive(Clone, Debug)]
-struct Progress {
-    /// Next step.
-    pc: usize,
-    /// Left of the current run segment.
-    left: u64,
-    /// Wake-ups that came too early.
-    credit: u64,
-    waits: Waits,
-    /// What it was when it ended.
-    last: Option<Box<(CpuId, TaskInfo)>>,
-}
-
+/// Whom a CPU runs.
 #[derive(Clone, Copy, Debug)]
-struct OnCpu {
-    task: Option<usize>,
+pub(super) struct OnCpu {
+    pub(super) task: Option<usize>,
     /// When it was switched to.
-    since: u64,
+    pub(super) since: u64,
 }
 
 /// A running scenario.
 #[derive(Debug)]
 pub struct Engine<'a, T> {
-    scenario: &'a Scenario,
+    pub(super) scenario: &'a Scenario,
     host: Host,
     rqs: Vec<Rq>,
     fx: Effects,
     trace: T,
-    now: u64,
-    progress: Vec<Progress>,
-    on_cpu: Vec<OnCpu>,
+    pub(super) now: u64,
+    pub(super) progress: Vec<Progress>,
+    pub(super) on_cpu: Vec<OnCpu>,
     /// End of the current run segment, by CPU.
     segments: Earliest,
     /// (when, order of arming, task, CPU that armed it).
-    timers: BinaryHeap<Reverse<(u64, u64, usize, u32)>>,
-    armed: u64,
+    pub(super) timers: BinaryHeap<Reverse<(u64, u64, usize, u32)>>,
+    pub(super) armed: u64,
     /// Tasks by start time; those before `started` have started.
     starts: Vec<usize>,
     started: usize,
@@ -87,58 +65,6 @@ pub struct Engine<'a, T> {
     interrupted: Marked,
     ipis: Vec<Vec<crate::Ipi>>,
     events: u64,
-}
-
-/// The order in which CPUs tick: a ring sorted by the offset of the tick within a tick length.
-#[derive(Clone, Debug)]
-struct Ticks {
-    /// (offset, CPU, first tick).
-    ring: Vec<(u64, usize, u64)>,
-    at: usize,
-    /// Start of the current round.
-    round: u64,
-    length: u64,
-}
-
-impl Ticks {
-    fn new(cpus: usize, length: u64, skew: u64) -> Self {
-        let entry = |c: usize| {
-            let shift = skew * c as u64;
-            (shift % length, c, length + shift)
-        };
-        let mut ring: Vec<_> = (0..cpus).map(entry).collect();
-        ring.sort_unstable();
-        let mut ticks = Self { ring, at: 0, round: length, length };
-        ticks.skip_absent();
-        ticks
-    }
-
-    #[inline]
-    fn time(&self) -> u64 {
-        self.round + self.ring[self.at].0
-    }
-
-    #[inline]
-    fn advance(&mut self) {
-        self.at += 1;
-        if self.at == self.ring.len() {
-            self.at = 0;
-            self.round += self.length;
-        }
-        self.skip_absent();
-    }
-
-    /// Skips CPUs whose first tick, a large skew, is still to come.
-    #[inline]
-    fn skip_absent(&mut self) {
-        while self.time() < self.ring[self.at].2 {
-            self.at += 1;
-            if self.at == self.ring.len() {
-                self.at = 0;
-                self.round += self.length;
-            }
-        }
-    }
 }
 
 impl<'a, T: Trace> Engine<'a, T> {
@@ -305,7 +231,7 @@ impl<'a, T: Trace> Engine<'a, T> {
         while self.ticks.time() < end_ns {
             self.now = self.ticks.time();
             self.events += 1;
-            self.ticked = self.ticks.ring[self.ticks.at].1;
+            self.ticked = self.ticks.cpu();
             self.ticks.advance();
             let cpu = cpu_id(self.ticked);
             if !self.host.online().contains(cpu) {
@@ -423,7 +349,7 @@ impl<'a, T: Trace> Engine<'a, T> {
     }
 
     /// Switches the CPU to whom the scheduler picks.
-    fn schedule(&mut self, cpu: usize) {
+    pub(super) fn schedule(&mut self, cpu: usize) {
         let next = self.sched().schedule(cpu_id(cpu)).next.map(TaskId::index);
         self.take_effects();
         self.switch(cpu, next);
@@ -445,114 +371,13 @@ impl<'a, T: Trace> Engine<'a, T> {
     }
 
     /// Sets the end of the run segment of the CPU's current task.
-    fn arm(&mut self, cpu: usize) {
+    pub(super) fn arm(&mut self, cpu: usize) {
         let left = self.on_cpu[cpu].task.map_or(0, |t| self.progress[t].left);
         let end = if left == 0 { NEVER } else { self.now + left };
         self.segments.set(cpu, if end < self.scenario.duration_ns { end } else { NEVER });
     }
-
-    /// The current task of the CPU takes the next step of its program.
-    fn step(&mut self, cpu: usize, task: usize) {
-        let plan = &self.scenario.tasks[task];
-        let p = &mut self.progress[task];
-        if p.pc >= plan.program.len() {
-            p.pc = plan.loop_from;
-        }
-        let step = plan.program.get(p.pc).copied().unwrap_or(Step::Exit);
-        p.pc += 1;
-        let id = cpu_id(cpu);
-        match step {
-            Step::Run(ns) => {
-                p.left = ns;
-                self.on_cpu[cpu].since = self.now;
-                self.arm(cpu);
-            }
-            Step::Sleep(ns) => {
-                p.waits = Waits::Timer;
-                self.timers.push(Reverse((self.now + ns, self.armed, task, id.0)));
-                self.armed += 1;
-                self.sched().block_current(id);
-                self.schedule(cpu);
-            }
-            Step::Wait if p.credit > 0 => p.credit -= 1,
-            Step::Wait => {
-                p.waits = Waits::Wake;
-                self.sched().block_current(id);
-                self.schedule(cpu);
-            }
-            Step::Wake(other) => self.wake(other, Waker { cpu: id, sync: false }),
-            Step::WakeSync(other) => self.wake(other, Waker { cpu: id, sync: true }),
-            Step::Yield => {
-                self.sched().yield_current(id);
-                self.schedule(cpu);
-            }
-            Step::Spin => {
-                if self.sched().spin_detected(id) {
-                    self.schedule(cpu);
-                }
-            }
-            Step::Exit => {
-                self.sched().sync(id);
-                let last = self.task(task).map(|(cpu, t)| (cpu, TaskInfo { on_rq: false, running: false, ..t }));
-                let p = &mut self.progress[task];
-                p.waits = Waits::Absent;
-                p.last = last.map(Box::new);
-                self.sched().exit_current(id);
-                self.schedule(cpu);
-            }
-        }
-    }
-
-    fn wake(&mut self, other: usize, waker: Waker) {
-        let p = &mut self.progress[other];
-        if p.waits == Waits::Wake {
-            p.waits = Waits::No;
-            self.sched().wake(TaskId::from_index(other), waker);
-        } else {
-            p.credit += 1;
-        }
-    }
 }
 
-fn cpu_id(cpu: usize) -> CpuId {
+pub(super) fn cpu_id(cpu: usize) -> CpuId {
     CpuId(u32::try_from(cpu).unwrap_or(u32::MAX))
-}
-
-/// The task as the scheduler gets it. Task numbers are indices.
-fn spec(task: usize, plan: &TaskPlan) -> TaskSpec {
-    let birth = match (plan.start_ns, plan.start_cpu) {
-        (0, Some(_)) => Birth::Boot,
-        (0, None) => Birth::BootBalanced,
-        (_, Some(_)) => Birth::Fork,
-        (_, None) => Birth::ForkBalanced,
-    };
-    TaskSpec {
-        id: Some(TaskId::from_index(task)),
-        group: plan.group.map_or(GroupId::ROOT, |g| GroupId::from_index(g + 1)),
-        vm: plan.vm,
-        nice: plan.nice,
-        policy: plan.policy,
-        affinity: plan.affinity.clone(),
-        cpu: CpuId(plan.start_cpu.unwrap_or(0)),
-        birth,
-        ..TaskSpec::default()
-    }
-}
-
-/// Refuses programs and groups that name what is not there.
-fn check_references(scenario: &Scenario) -> Result<(), ScenarioError> {
-    let (tasks, groups) = (scenario.tasks.len(), scenario.groups.len());
-    for (task, plan) in scenario.tasks.iter().enumerate() {
-        if let Some(group) = plan.group.filter(|g| *g >= groups) {
-            return Err(ScenarioError::Missing { task, what: "group", index: group, count: groups });
-        }
-        for step in &plan.program {
-            if let Step::Wake(other) | Step::WakeSync(other) = *step
-                && other >= tasks
-            {
-                return Err(ScenarioError::Missing { task, what: "task", index: other, count: tasks });
-            }
-        }
-    }
-    Ok(())
 }

@@ -13,12 +13,16 @@
 //! |---|---|
 //! | `scenario.rs` | what to run |
 //! | `engine.rs` | the event loop |
+//! | `program.rs` | the steps of tasks |
+//! | `ticks.rs` | when CPUs tick |
 //! | `queue.rs` | the earliest of many events |
 //! | `outcome.rs` | what came out, and the trace sink that collects it |
 mod engine;
 mod outcome;
+mod program;
 mod queue;
 mod scenario;
+mod ticks;
 
 pub use engine::{Engine, RunError};
 pub use outcome::{CpuOutcome, Migration, Outcome, Recorder, SwitchIn, TaskOutcome, run};
