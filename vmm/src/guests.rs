@@ -14,7 +14,7 @@ use crate::latch::KickLatch;
 use crate::memory::{GuestMemory, MemoryError};
 use crate::sched::{PreemptNotifier, SchedOut, VcpuIndex, VcpuSched};
 use crate::stats::Counters;
-use crate::sync::{Arc, AtomicBool, AtomicU32};
+use crate::sync::{Arc, AtomicBool, AtomicU32, Ordering};
 use crate::vectors::PendingVectors;
 
 /// What the threads of a run share about one vCPU, besides its kick cell.
@@ -28,6 +28,8 @@ pub struct VcpuShared {
     pub counters: Counters,
     /// True while its thread is inside the scheduler's `halt`.
     pub halted: AtomicBool,
+    /// What the host itself wrote to its state word last: stopped, as at boot, or running.
+    pub stopped: AtomicBool,
     /// Kernel thread id of its thread; 0 before it starts.
     pub tid: AtomicU32,
 }
@@ -67,7 +69,8 @@ impl Vm {
             memory.shared::<VcpuPage>(layout::vcpu_page(vcpu))?;
             memory.shared::<Results>(layout::results_block(vcpu))?;
         }
-        let vcpus = (0..params.vcpus).map(|_| VcpuShared::default()).collect();
+        let at_boot = || VcpuShared { stopped: AtomicBool::new(true), ..VcpuShared::default() };
+        let vcpus = (0..params.vcpus).map(|_| at_boot()).collect();
         Ok(Self { number, first, vcpus, params, tsc_khz, fd, memory })
     }
 
@@ -188,6 +191,7 @@ impl PreemptNotifier for Guests {
             SchedOut::Halted => Stop::Halted,
         };
         vm.page(number).state.0.stop(stop);
+        vm.vcpus[number as usize].stopped.store(true, Ordering::Relaxed);
     }
 
     /// Nothing: the vCPU loop takes the word (and a flush in it) right before the entry, so that a flush may still be

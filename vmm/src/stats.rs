@@ -51,7 +51,7 @@ counters! {
     WindowRequests = "window_requests",
     /// Flushes taken from the state word on entry.
     EntryFlushes = "entry_flushes",
-    /// State words that said "stopped" of a vCPU that ran: the guest wrote them.
+    /// State words that did not say what the host had last written about stopping: the guest wrote them.
     StateWordsForged = "state_words_forged",
     /// Doorbell calls by name.
     CallNop = "call_nop",

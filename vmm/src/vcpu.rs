@@ -180,6 +180,9 @@ impl Vcpu<'_> {
 
     fn enter(&mut self) -> State {
         let entered = self.page.state.0.enter();
+        if entered.was_stopped != self.own.stopped.swap(false, Ordering::Relaxed) {
+            self.count(Counter::StateWordsForged);
+        }
         if entered.flush {
             self.count(Counter::EntryFlushes);
             self.own.vectors.raise(FLUSH_VECTOR, monotonic_ns());
