@@ -20,10 +20,12 @@ fn flushing(mode: Mode, sched: Sched) -> RunPlan {
     RunPlan { workload: Workload::Flush, ..plan(mode, 1, sched) }
 }
 
-/// Repeats a run until it shows `found`: how much a short run does is the host's business.
+/// Repeats a run, each time twice as long, until it shows `found`: how much a run does is the host's business.
 fn run_until(plan: &RunPlan, what: &str, found: impl Fn(&RunRecord) -> bool) -> RunRecord {
-    let record = (0..20).map(|_| run(plan, Options::default())).find(found);
-    record.unwrap_or_else(|| panic!("{}: 20 runs without {what}", plan.mode))
+    let record = (0..7)
+        .map(|n| run(&RunPlan { duration_ns: plan.duration_ns << n, ..plan.clone() }, Options::default()))
+        .find(found);
+    record.unwrap_or_else(|| panic!("{}: 7 runs without {what}", plan.mode))
 }
 
 #[test]

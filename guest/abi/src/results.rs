@@ -73,7 +73,7 @@ counters! {
     real_reads,
     /// Of these, through a translation whose flush had completed before the read. Must be 0.
     stale_reads,
-    /// Of these, faulted because the slot was unmapped meanwhile.
+    /// Of these, faulted because the slot was not mapped.
     read_faults,
     /// Reads of other slots through the soft TLB.
     soft_reads,
