@@ -51,9 +51,12 @@ pub fn sched_period(sysctls: &Sysctls, nr_running: u64) -> u64 {
 }
 
 /// Charges a running entity up to `now` and moves its queue's virtual clock along (`__update_curr`, 3.4); returns the time.
+///
+/// One that is off the queue was charged when it left. Time can pass until the next is picked only where `schedule` lets
+/// go of the queue to look for work, and is nobody's then (`Rq::nobody_runs`).
 #[inline]
 fn charge(q: &mut CfsRq, e: &mut Entity, now: Nanos) -> u64 {
-    let delta = now.0 - e.exec_start.0;
+    let delta = if e.on_rq { now.0 - e.exec_start.0 } else { 0 };
     if delta != 0 {
         e.sum_exec_runtime.0 += delta;
         e.vruntime = e.vruntime.plus(calc_delta_fair(delta, &mut e.load));

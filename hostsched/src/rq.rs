@@ -242,9 +242,16 @@ impl Rq {
             self.stats.steal.0 += steal;
         }
         self.clock_task.0 += delta - steal;
-        if self.curr.is_nil() {
+        if self.nobody_runs() {
             self.stats.idle.0 += delta - steal;
         }
+    }
+
+    /// True while time is charged to nobody: idle has the CPU, or `schedule` has taken its task off the queue and looks
+    /// for work on other CPUs with the queue out of hand, or the stopper, which needs no time, is on its way.
+    #[inline]
+    fn nobody_runs(&self) -> bool {
+        self.curr.is_nil() || self.curr == Slot::STOPPER || !self.ents[self.curr.i()].on_rq
     }
 
     /// Sets `need_resched` (`resched_task(rq->curr)`).
