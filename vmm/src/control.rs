@@ -258,6 +258,7 @@ impl Conductor {
         if self.is_stopping() {
             return;
         }
+        self.shared.sched.refresh();
         self.outcome.stuck = self.watchdog.stuck(&self.shared.guests, now_ns);
         let lost = self.watchdog.lost_kicks(&self.shared.guests, now_ns);
         if !self.outcome.stuck.is_empty() || !lost.is_empty() {

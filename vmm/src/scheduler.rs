@@ -62,6 +62,13 @@ impl Scheduler {
         }
     }
 
+    /// Looks again at what users may change from outside during a run: the gang flags.
+    pub fn refresh(&self) {
+        if let Self::Lab { lab, .. } = self {
+            lab.refresh_gangs();
+        }
+    }
+
     /// Adds to a record what holds for the whole run: settings, placement, notices, the scheduler's own failure.
     pub fn describe(&self, record: &mut RunRecord) {
         let Self::Lab { lab, notices } = self else { return };

@@ -12,7 +12,7 @@
 //!   order of the log is the order of the operations. It costs parallelism, so it is for tests.
 
 use hostsched::topology::CpuId;
-use hostsched::{Effects, Host, Ipi, Nanos, Rq, RunQueues, TaskId, TaskSpec, Violation, Waker};
+use hostsched::{Effects, GroupId, Host, Ipi, Nanos, Rq, RunQueues, TaskId, TaskSpec, Violation, Waker};
 
 use crate::kick::monotonic_ns;
 use crate::sync::{Mutex, lock};
@@ -32,6 +32,8 @@ pub(super) enum Input {
     Exit(CpuId),
     /// The thread of the current task has arrived on the CPU and runs its guest from here on.
     GuestMode(CpuId),
+    /// The gang flag of the group changed.
+    SetGang(GroupId, bool),
     /// A tick.
     Tick(CpuId),
     /// What the task was halted for came.
@@ -81,6 +83,11 @@ pub(super) fn perform<Q: RunQueues>(
         }
         Input::GuestMode(cpu) => {
             sched.guest_mode(*cpu, true);
+            Output::Done
+        }
+        Input::SetGang(group, gang) => {
+            // Cannot fail: the groups of a lab live as long as it does.
+            let _ = sched.group_set_gang(*group, *gang);
             Output::Done
         }
         Input::Tick(cpu) => {

@@ -9,7 +9,7 @@ use super::core::{Core, Input, Output};
 use super::corun::{Change, Corun};
 use super::pcpu::Pcpu;
 use super::seat::{Seat, Slot, bind, seat_of};
-use super::setup::{LabConfig, LabError, Prepared};
+use super::setup::{LabConfig, LabError, Prepared, group_of};
 use super::thread::LabThread;
 use super::token::{Holder, pending};
 use crate::kick::{Bound, KickCell, Reason, monotonic_ns};
@@ -65,6 +65,20 @@ impl Lab {
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
+    }
+
+    /// Reads the gang flags of the VMs' cgroups again, so that `vmmlab gang set` acts on a run that is under way.
+    pub fn refresh_gangs(&self) {
+        let Some(cgroup) = self.config.cgroup.as_deref() else { return };
+        for vm in 0..self.config.vms {
+            let group = group_of(vm);
+            // A flag that cannot be read is left as it is.
+            if let Ok(gang) = cgroup.gang(vm as usize)
+                && gang != self.core.host().is_gang(group)
+            {
+                self.core.ask(Input::SetGang(group, gang), &mut Effects::default());
+            }
+        }
     }
 
     /// Checks what must hold of the run queues when all threads have ended: every task in one place, and on each CPU

@@ -18,6 +18,11 @@ use crate::sync::Arc;
 /// Weight of a VM's group: that of one nice-0 task, the default of the cpu cgroup (`cpu.shares`).
 const SHARES: u64 = 1024;
 
+/// The group of a VM: groups are made in the order of the VMs, after the root group.
+pub(super) const fn group_of(vm: u32) -> GroupId {
+    GroupId(GroupId::ROOT.0 + 1 + vm)
+}
+
 /// Everything that decides how the lab schedules.
 #[derive(Debug, Clone)]
 pub struct LabConfig {
@@ -168,7 +173,7 @@ impl LabConfig {
             let group = member_of.ok_or(LabError::Strayed { vm, vcpu })?;
             let pinned = CpuId(vcpu % self.slots());
             let spec = TaskSpec {
-                group: GroupId(group + 1),
+                group: group_of(group),
                 vm: Some(VmId(vm)),
                 affinity: self.pin.then(|| CpuSet::of(pinned)),
                 cpu: if self.pin { pinned } else { CpuId(0) },

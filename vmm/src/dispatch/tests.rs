@@ -377,7 +377,7 @@ fn the_kernel_says_who_is_in_a_gang_and_whether_it_is_one() {
         Ok(cgroup) => Arc::new(cgroup),
         Err(error) => return println!("skipped the_kernel_says_who_is_in_a_gang_and_whether_it_is_one: {error}"),
     };
-    // The second VM is no gang although the policy is one: the attribute decides.
+    // The second VM is no gang although the policy is one: the attribute decides, also later.
     let dirs: Vec<_> = list_gangs(Some(cgroup.path())).unwrap().into_iter().map(|gang| gang.path).collect();
     set_gang_flag(&dirs[1], false).unwrap();
     let rig = Rig::new(LabConfig { cgroup: Some(Arc::clone(&cgroup)), ..config(2, 3, HostPolicy::Gang) });
@@ -406,4 +406,8 @@ fn the_kernel_says_who_is_in_a_gang_and_whether_it_is_one() {
     );
     assert_eq!(panicked, 0);
     rig.check();
+    set_gang_flag(&dirs[1], true).unwrap();
+    lab.refresh_gangs();
+    let host = lab.core.host();
+    assert!((0..6).all(|vcpu| host.is_gang(host.task_group(TaskId(vcpu)))));
 }

@@ -31,6 +31,8 @@ pub(super) struct LabThread<'a> {
     lab: &'a Lab,
     me: VcpuIndex,
     timer: TickTimer<'a>,
+    /// What the timer is set to.
+    armed_ns: u64,
     /// The CPU whose token it holds.
     slot: Option<Slot>,
     meter: Meter,
@@ -48,6 +50,7 @@ impl<'a> LabThread<'a> {
             lab,
             me,
             timer,
+            armed_ns: 0,
             slot: None,
             meter: Meter::start(monotonic_ns()),
             fx: Effects::default(),
@@ -61,9 +64,10 @@ impl<'a> LabThread<'a> {
     }
 
     /// Sets the timer to the CPU's next tick, or further ahead if the CPU has one runnable task.
-    fn arm_tick(&self, slot: Slot) {
+    fn arm_tick(&mut self, slot: Slot) {
         let alone = || self.lab.core.host().nr_running(CpuId(slot)) <= 1;
-        self.timer.arm(self.pcpu(slot).tick_deadline_ns(alone, self.lab.period_ns));
+        self.armed_ns = self.pcpu(slot).tick_deadline_ns(alone, self.lab.period_ns);
+        self.timer.arm(self.armed_ns);
     }
 
     /// Parks until a CPU is granted or the run stops.
@@ -133,6 +137,10 @@ impl<'a> LabThread<'a> {
         self.charge(slot);
         if now_ns >= pcpu.next_tick_ns() {
             pcpu.count(|stats| stats.ticks += 1);
+            if now_ns >= self.armed_ns {
+                // The timer was a kick like any other; a tick found due on the way through was none.
+                pcpu.note_kick(self.armed_ns);
+            }
             pcpu.advance_tick(now_ns, lab.period_ns);
             lab.core.ask(Input::Tick(CpuId(slot)), &mut self.fx);
             lab.tick_idle(slot, now_ns, &mut self.fx);
