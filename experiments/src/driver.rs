@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plan::{Control, Engine, EngineError, RunRecord, RunStatus};
+use plan::{Control, Engine, EngineError, Failure, RunPlan, RunRecord, RunStatus};
 use serde::Serialize;
 
 use crate::exit::{Error, Exit};
@@ -113,6 +113,7 @@ pub fn run(
             }
             match engine.run(&plan, control) {
                 Ok(record) => {
+                    let record = injected(&plan, record);
                     observer.run_done(experiment, &record);
                     records.push(record);
                 }
@@ -137,6 +138,16 @@ pub fn run(
     }
     let interrupted = control.aborted();
     Ok(Outcome { result, error, interrupted })
+}
+
+/// A fault that was put in and that no check has seen is a failure of the checks.
+fn injected(plan: &RunPlan, mut record: RunRecord) -> RunRecord {
+    if let (Some(fault), RunStatus::Ok) = (plan.inject, record.status) {
+        record.status = RunStatus::Failed;
+        let message = format!("--inject {fault} was caught by no check; run longer, or do not trust the checks");
+        record.failures.push(Failure { check: "inject".into(), message });
+    }
+    record
 }
 
 /// A failed check outweighs an early end; both outweigh success.

@@ -14,7 +14,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A CPU that this process may use, and one that no machine has.
+/// A CPU that no machine of these tests has.
 const NO_SUCH_CPU: &str = "8191";
 
 #[test]

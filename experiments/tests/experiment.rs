@@ -6,8 +6,8 @@ use std::path::Path;
 
 use hdrhistogram::Histogram;
 use plan::{
-    Control, CpuList, Engine, EngineError, Failure, HistogramSummary, Mode, RunPlan, RunRecord, RunStatus, Sched,
-    VmRecord, Workload, WorkloadParams, metric,
+    Control, CpuList, Engine, EngineError, Failure, HistogramSummary, Inject, Mode, RunPlan, RunRecord, RunStatus,
+    Sched, VmRecord, Workload, WorkloadParams, metric,
 };
 use vmmlab::driver::{self, Context, Observer, Outcome};
 use vmmlab::exit::Exit;
@@ -204,6 +204,16 @@ fn a_failed_run_comes_first_and_does_not_hide_the_others() {
     let pvflush = outcome.result.summary.iter().find(|row| row.mode == "pvflush").unwrap();
     assert_eq!(pvflush.blocks, 5);
     assert_eq!(pvflush.change.as_ref().unwrap().interval_percent, None, "five blocks give no interval");
+}
+
+#[test]
+fn an_injected_fault_that_no_check_sees_fails_the_run() {
+    let root = tempfile::tempdir().unwrap();
+    let mut faulty = experiment(&[Mode::Base], 1);
+    faulty.plans[0].inject = Some(Inject::LostFlush);
+    let outcome = run(&root.path().join("out"), &faulty, Event::Nothing);
+    assert_eq!(outcome.exit(), Exit::Failed);
+    assert!(page(&outcome).starts_with("FAILED   base block 0: inject: --inject lost-flush was caught by no check"));
 }
 
 #[test]

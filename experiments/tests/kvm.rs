@@ -96,10 +96,10 @@ fn a_lost_flush_is_caught_printed_first_and_kept() {
     }
     let root = tempfile::tempdir().unwrap();
     let arguments =
-        "--mode base --inject lost-flush --vms 1 --vcpus 4 --blocks 1 --duration 400ms --warmup 100ms --out out";
+        "--mode pvflush --inject lost-flush --vms 1 --vcpus 4 --blocks 1 --duration 1s --warmup 100ms --out out";
     let output = run(root.path(), arguments);
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.stdout.starts_with(b"FAILED   base block 0: "), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.stdout.starts_with(b"FAILED   pvflush block 0: "), "{}", String::from_utf8_lossy(&output.stdout));
     let result = result(&root.path().join("out/result.json"));
     assert_eq!(result.status, RunStatus::Failed);
     assert!(result.runs[0].stale_reads + result.runs[0].soft_stale_reads > 0);
