@@ -16,6 +16,21 @@
 //! operation look at [`Effects`]: a CPU in `resched` must call [`Sched::schedule`] soon (interrupt what it runs), an IPI
 //! must be delivered by [`Sched::ipi_received`]; CPUs tick every [`Config::tick`].
 //!
+//! **Properties.** Runtime + idle + stolen time = elapsed time, to the nanosecond; `min_vruntime` never falls; every task is
+//! in one queue; the same inputs give the same decisions. [`Checker`] verifies them from outside; `tests/golden.rs` proves
+//! fifty schedules of real 3.4 code, bit for bit.
+//!
+//! | file | what of the kernel |
+//! |---|---|
+//! | `host.rs`, `rq.rs`, `slab.rs`, `sched.rs` | `struct rq` and what is shared; how operations get at it |
+//! | `fair.rs`, `pick.rs`, `buddies.rs`, `shares.rs` | CFS on one queue: charging, picking, hints, group weights |
+//! | `cfs_rq.rs`, `timeline.rs`, `entity.rs`, `weight.rs` | its data and arithmetic |
+//! | `schedule.rs`, `wake.rs`, `placement.rs`, `stopper.rs`, `yields.rs` | `__schedule`, the tick, `try_to_wake_up`, `select_task_rq_fair` |
+//! | `balance/` | `load_balance`, `idle_balance`, active balance, hotplug |
+//! | `task.rs`, `group.rs` | fork, exit, affinity, nice; cgroups |
+//! | `topology/`, `policy/` | sched domains; remedies |
+//! | `testing/`, `check.rs` | the golden event loop; invariants |
+//!
 //! # Two tasks share a CPU
 //! ```
 //! use hostsched::topology::{BuildOptions, Machine};

@@ -52,7 +52,7 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
                     need_break: false,
                     nr_balance_failed: to.sd[at].nr_balance_failed,
                     cache_nice_tries: domains[at].params.cache_nice_tries,
-                    this_running: true,
+                    pushed: true,
                 };
                 let pushed = from.move_one_task(cx, to, &mut env);
                 let stats = &mut to.sd[at].stats;

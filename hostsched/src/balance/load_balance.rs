@@ -45,7 +45,7 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
             need_break: false,
             nr_balance_failed,
             cache_nice_tries: sd.params.cache_nice_tries,
-            this_running: false,
+            pushed: false,
         };
         let mut without_pinned: Option<CpuSet> = None;
         let mut ours = true;
@@ -124,7 +124,6 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
                 if env.examined == 0 {
                     there.update_h_load();
                 }
-                env.this_running = here.nr_running != 0;
                 there.move_tasks(cx, here, env)
             });
             if !std::mem::take(&mut env.need_break) {

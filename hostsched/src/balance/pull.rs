@@ -22,12 +22,13 @@ pub(super) struct LbEnv {
     pub(super) need_break: bool,
     pub(super) nr_balance_failed: u32,
     pub(super) cache_nice_tries: u32,
-    /// The CPU that does it has something to run.
-    pub(super) this_running: bool,
+    /// The CPU that gives is the one that acts: its stopper pushes. Else the one that takes acts.
+    pub(super) pushed: bool,
 }
 
 impl Rq {
     /// True if the task's cache is likely still warm here.
+    /// `this_running`: the CPU that acts has something to run (`this_rq()->nr_running`).
     fn task_hot<T>(&self, cx: &Cx<'_, T>, task: Slot, this_running: bool) -> bool {
         let config = cx.host.config();
         if self.task(task).policy == SchedPolicy::Idle {
@@ -50,8 +51,8 @@ impl Rq {
             return false;
         }
         env.all_pinned = false;
-        self.curr != task
-            && (!self.task_hot(cx, task, env.this_running) || env.nr_balance_failed > env.cache_nice_tries)
+        let this_running = env.pushed || to.nr_running != 0;
+        self.curr != task && (!self.task_hot(cx, task, this_running) || env.nr_balance_failed > env.cache_nice_tries)
     }
 
     /// Moves the first task that can be moved (`move_one_task`).
