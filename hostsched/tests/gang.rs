@@ -112,8 +112,13 @@ fn the_gang_of_a_task_is_its_innermost_flagged_group() {
 
 /// CPU 1: a member of gang `a` that has run far ahead of the task of `b`, which runs there.
 fn unfair(kind: PolicyKind, lead_ms: u32) -> (Rig, GroupId) {
+    unfair_in(kind, lead_ms, false)
+}
+
+fn unfair_in(kind: PolicyKind, lead_ms: u32, nested: bool) -> (Rig, GroupId) {
     let mut rig = Rig::new("1s:2c", kind, &settings(2));
-    let a = rig.group(GroupId::ROOT, true);
+    let parent = if nested { rig.group(GroupId::ROOT, false) } else { GroupId::ROOT };
+    let a = rig.group(parent, true);
     let b = rig.group(GroupId::ROOT, false);
     let ahead = rig.task(a, 1);
     rig.schedule(1);
@@ -142,6 +147,16 @@ fn v2_takes_the_gang_whatever_its_vruntime_and_v1_only_while_that_is_fair() {
         assert_eq!(runs == Some(gang), taken, "{kind} {lead_ms} ms");
         assert_eq!(rig.counter(counter::GANG_BUDDIES_SET), 1);
         assert_eq!(rig.counter(counter::GANG_BUDDIES_REFUSED), u64::from(!taken));
+    }
+}
+
+#[test]
+fn the_hint_leads_from_the_root_into_a_nested_gang() {
+    for (kind, lead_ms) in [(PolicyKind::Gang, 50), (PolicyKind::GangNext, 1)] {
+        let (mut rig, gang) = unfair_in(kind, lead_ms, true);
+        rig.at().ipi_received(CpuId(1), Ipi::Gang { group: gang, generation: 0 });
+        rig.schedule(1);
+        assert_eq!(rig.running(1).map(|t| rig.host.task_group(t)), Some(gang), "{kind}");
     }
 }
 

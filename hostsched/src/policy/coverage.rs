@@ -214,9 +214,6 @@ impl Coverage {
     /// A task came to or left the CPU's queue.
     pub(super) fn queued(&self, host: &Host, rq: &Rq, task: TaskId, on: bool, now: Nanos) {
         let cpu = rq.cpu();
-        if !on && rq.current() == Some(task) {
-            self.runs(host, cpu, None, now);
-        }
         up(host, host.task_group(task), |group| {
             let here = u8::try_from(rq.nr_running_in(group).min(2)).unwrap_or(2);
             let members = &self.members[cpu.index() * self.groups + group.index()];
@@ -226,6 +223,7 @@ impl Coverage {
                 self.change(cpu, group, Change::Members(before, here), now);
             }
         });
+        // A running task that came from another group; one that leaves is followed by a pick at the same instant.
         if on && rq.current() == Some(task) {
             self.runs(host, cpu, Some(task), now);
         }
