@@ -139,12 +139,13 @@ impl KickCell {
     pub fn post(&self, reason: Reason) -> Posted {
         self.sent.fetch_add(1, Ordering::Relaxed);
         let before = self.reasons.fetch_or(reason as u32, Ordering::AcqRel);
+        // Also before a coalesced post returns: its sender may ask for the current run next.
+        fence(Ordering::SeqCst);
         if before & reason as u32 != 0 {
             // Whoever set the bit saw to it that the owner looks.
             self.coalesced.fetch_add(1, Ordering::Relaxed);
             return Posted::Coalesced;
         }
-        fence(Ordering::SeqCst);
         if self.current_run().is_none() {
             return Posted::Stored;
         }
