@@ -181,9 +181,15 @@ impl Lab {
             self.receive(pcpu, ipi, fx);
         }
         if !self.core.need_resched(cpu) {
+            // Nobody enters because of the kick that led here.
+            pcpu.take_kick();
             return pcpu.token.release();
         }
         let (output, now) = self.core.ask(Input::Schedule(cpu), fx);
+        // The ticks that an idle CPU slept through are left out.
+        if pcpu.next_tick_ns() <= now {
+            pcpu.advance_tick(now, self.period_ns);
+        }
         self.hand_over(slot, next_of(output), now)
     }
 
@@ -209,9 +215,6 @@ impl Lab {
             self.fail(format!("cannot bind the thread of vCPU {} to CPU {}: {error}", next.0, pcpu.number));
         }
         let moved_ns = if moves { monotonic_ns().saturating_sub(now_ns) } else { 0 };
-        if pcpu.next_tick_ns() <= now_ns {
-            pcpu.advance_tick(now_ns, self.period_ns);
-        }
         pcpu.count(|stats| {
             stats.switches += 1;
             stats.migrations += u64::from(moves);
