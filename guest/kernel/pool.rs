@@ -14,7 +14,7 @@
 
 use abi::VCPUS_MAX;
 use abi::layout::{Geometry, SPARE_SETS};
-use abi::sync::Ordering::{Relaxed, SeqCst};
+use abi::sync::Ordering::SeqCst;
 use abi::vcpu::Phase;
 
 use crate::cpu::{Cpu, bits, page};
@@ -64,7 +64,7 @@ impl Pool {
         self.geometry.set_address(self.cpu.index, self.geometry.sets())
     }
 
-    /// Takes a set; waits for walkers if there is none. `hint` as in a flush.
+    /// Takes a set; waits for walkers if there is none, with a spin hint every `ple_window_cycles`.
     pub(crate) fn take(&mut self, ple_window_cycles: u64) -> Set {
         if self.free.len == 0 {
             self.reap();
@@ -133,7 +133,6 @@ impl Walk {
 
 impl Drop for Walk {
     fn drop(&mut self) {
-        debug_assert!(!self.0.page.call.0.walk_seq.load(Relaxed).is_multiple_of(2));
         self.0.page.call.0.walk_seq.fetch_add(1, SeqCst);
     }
 }
