@@ -67,18 +67,19 @@ fn failures(page: &mut String, result: &ResultFile) {
 fn header(page: &mut String, result: &ResultFile) {
     let Some(plan) = result.experiment.plans.first() else { return };
     let plural = |n: u32, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+    let mixed = result.experiment.plans.iter().any(|other| other.sched != plan.sched);
+    let sched = if mixed { "lab and host" } else { plan.sched.name() };
     let kvm = result.host.kvm.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
     line(
         page,
         "run",
         &format!(
-            "{} x {} on CPUs {}, {}, {}{kvm}, {} scheduler",
+            "{} x {} on CPUs {}, {}, {}{kvm}, {sched} scheduler",
             plural(plan.vms, "VM"),
             plural(plan.vcpus, "vCPU"),
             plan.pcpus,
             plan.workload,
-            result.engine,
-            plan.sched
+            result.engine
         ),
     );
     let p = &plan.params;
