@@ -102,7 +102,7 @@ impl Rq {
     /// The first half of `__schedule`: takes the running task off the queue if it does not want to run on. True if
     /// nothing is left to run.
     #[inline]
-    fn schedule_out<T: Trace>(&mut self, cx: &mut Cx<'_, T>) -> bool {
+    pub(crate) fn schedule_out<T: Trace>(&mut self, cx: &mut Cx<'_, T>) -> bool {
         self.update_rq_clock(cx.now);
         match self.curr {
             Slot::NIL => {}
@@ -120,7 +120,7 @@ impl Rq {
 
     /// The second half: puts the running task back, picks and switches.
     #[inline]
-    fn schedule_in<T: Trace>(&mut self, cx: &mut Cx<'_, T>) -> Running {
+    pub(crate) fn schedule_in<T: Trace>(&mut self, cx: &mut Cx<'_, T>) -> Running {
         let prev = self.curr;
         let mut prev_dead = None;
         if !prev.is_nil() && prev != Slot::STOPPER {

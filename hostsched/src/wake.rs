@@ -11,7 +11,7 @@ use crate::effects::Ipi;
 use crate::entity::{Slot, TaskState};
 use crate::fair::Enqueue;
 use crate::host::Host;
-use crate::ids::TaskId;
+use crate::ids::{Nanos, TaskId};
 use crate::policy::Hooks;
 use crate::rq::{Rq, RunQueues};
 use crate::sched::{Cx, Sched};
@@ -141,10 +141,22 @@ impl Rq {
         if still_here {
             // ttwu_activate_remote: its CPU is in the middle of schedule, looking for work; it may go on there.
             self.task_mut(slot).stats.nr_wakeups += 1;
+            self.restart_clocks(cx.now, slot);
             self.ttwu_do_activate(cx, slot);
             return Claim::StillQueued(self.cpu);
         }
         Claim::Taken(self.placed(slot))
+    }
+
+    /// Charges the task, and the groups that left the queue with it, from now on: until now nobody ran.
+    fn restart_clocks(&mut self, now: Nanos, task: Slot) {
+        self.update_rq_clock(now);
+        let mut se = task;
+        while !se.is_nil() && !self.ents[se.i()].on_rq {
+            let e = &mut self.ents[se.i()];
+            e.exec_start = self.clock_task;
+            se = e.queue;
+        }
     }
 
     /// Gives a task that is on no timeline to another CPU's queue and returns its slot there (`set_task_cpu`).
@@ -222,5 +234,38 @@ impl Rq {
         if cx.host.hooked(Hooks::WOKEN) {
             cx.hooks(self, |p, h| p.woken(h, id));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::BuildOptions;
+    use crate::trace::Running;
+    use crate::{Birth, Config, Effects, Limits, TaskSpec};
+
+    #[test]
+    fn a_wake_up_in_the_middle_of_schedule_finds_the_task_where_it_is() {
+        let start = Nanos(1_000_000_000);
+        let config = Config::for_cpus(2);
+        let machine = "1s:2c".parse().expect("machine");
+        let host = Host::new(config, machine, BuildOptions::default(), Limits { tasks: 1, groups: 1 }).expect("host");
+        let (mut rqs, mut fx, cpu) = (host.run_queues(), Effects::default(), CpuId(0));
+        let spec = TaskSpec { cpu, birth: Birth::Boot, ..TaskSpec::default() };
+        let task = host.at(start, &mut rqs, &mut fx).task_add(&spec).expect("room");
+        host.at(start, &mut rqs, &mut fx).schedule(cpu);
+
+        // It runs for 1 ms and blocks; while its CPU looks for work elsewhere, 30 us pass and CPU 1 wakes it.
+        let mut at = host.at(start + Nanos(1_000_000), &mut rqs, &mut fx);
+        at.block_current(cpu);
+        assert!(at.rqs[0].schedule_out(&mut at.cx), "nothing is left to run");
+        let mut at = host.at(start + Nanos(1_030_000), &mut rqs, &mut fx);
+        assert_eq!(at.wake(task, Waker::on(CpuId(1))), Some(cpu));
+        assert_eq!(at.rqs[0].schedule_in(&mut at.cx), Running::Task(task));
+
+        host.at(start + Nanos(2_000_000), &mut rqs, &mut fx).sync(cpu);
+        host.check(&rqs).expect("the books are in order");
+        let info = rqs[0].task_info(&host, task).expect("it is here");
+        assert_eq!((info.sum_exec_runtime.0, rqs[0].stats().idle.0), (1_970_000, 30_000));
     }
 }
