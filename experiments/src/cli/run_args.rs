@@ -171,7 +171,7 @@ pub struct RunArgs {
         help_heading = "Output"
     )]
     pub format: Format,
-    /// Directory to make [default: vmmlab-runs/run/<utc>-<id>]
+    /// Directory to make [default: vmmlab-runs/run/UTC-ID]
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// Print the runs and the time that they will take, and stop
