@@ -18,6 +18,7 @@
 
 mod alarms;
 mod cache;
+mod check;
 mod ids;
 pub mod machine;
 mod record;
@@ -26,6 +27,8 @@ mod run;
 mod setup;
 mod spin;
 mod stats;
+#[cfg(test)]
+mod swarm;
 #[cfg(test)]
 mod tests;
 mod timers;

@@ -63,7 +63,7 @@ costs! {
     tick: "ns",
     /// Distance of the ticks of neighbouring CPUs.
     tick_skew: "ns",
-    /// Of 1,000 ticks, how many are followed by other work of the host.
+    /// Of 1,000 ticks, how many give work to the CPU's kernel thread.
     noise: "per mille",
     /// How long that work takes.
     noise_time: "ns",
@@ -268,7 +268,7 @@ fn range(info: &CostInfo) -> (u64, u64) {
     match (info.id, info.unit) {
         ("noise" | "mmap_write", _) => (0, 1000),
         ("cpu_clock", _) => (1, 100_000),
-        ("spin_turn", _) => (1, 1_000_000),
+        ("spin_turn" | "tlb_flush" | "page_touch", _) => (1, 1_000_000),
         ("pause_gap", _) => (1, 1_000_000_000),
         ("cache_half_life", _) => (1, 10_000_000_000),
         (_, "per mille") => (0, 100_000),

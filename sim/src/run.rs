@@ -2,8 +2,9 @@
 use std::collections::BTreeMap;
 
 use hostsched::Nanos;
-use plan::{Control, Engine, EngineError, RunPlan, RunRecord, Sched};
+use plan::{Control, Engine, EngineError, Failure, RunPlan, RunRecord, RunStatus, Sched};
 
+use crate::check::broken;
 use crate::machine::Machine;
 use crate::record::record;
 use crate::setup::Options;
@@ -42,12 +43,18 @@ impl Engine for Sim {
         let mut ended = world.run_until(world.measure_from, || control.aborted());
         let before = counters(&world);
         ended = ended && world.run_until(end, || control.aborted());
+        let broken = broken(&mut world);
         let mut policies: BTreeMap<&str, u64> = counters(&world).into_iter().collect();
         for (name, value) in before {
             if let Some(counted) = policies.get_mut(name) {
                 *counted -= value;
             }
         }
-        Ok(record(&world, &self.machine, plan, &policies, ended))
+        let mut record = record(&world, &self.machine, plan, &policies, ended);
+        if let Some(message) = broken {
+            record.status = RunStatus::Failed;
+            record.failures.push(Failure { check: "invariant".into(), message });
+        }
+        Ok(record)
     }
 }

@@ -5,7 +5,6 @@ use crate::Sim;
 use crate::machine::tests::nonple;
 use crate::machine::{COSTS, Machine};
 use crate::setup::Options;
-use crate::world::{EPOCH_NS, World};
 
 const MS: u64 = 1_000_000;
 
@@ -127,20 +126,6 @@ fn a_pinned_vcpu_stays_where_it_is() {
 }
 
 #[test]
-fn every_nanosecond_of_every_cpu_is_run_idle_or_stolen() {
-    for mode in [Mode::Base, Mode::HaltKick] {
-        let mut world = World::new(&nonple(), &plan(mode, 2), Options::default()).unwrap();
-        let end = EPOCH_NS + 100 * MS;
-        assert!(world.run_until(end, || false));
-        for cpu in world.online.clone() {
-            world.host.at(hostsched::Nanos(end), &mut world.rqs, &mut world.fx).sync(cpu);
-            let stats = world.rqs[cpu.index()].stats();
-            assert_eq!((stats.exec + stats.idle + stats.steal).0, end - EPOCH_NS, "CPU {cpu}, {mode}");
-        }
-    }
-}
-
-#[test]
 fn yield_on_hlt_off_burns_the_cpu_of_a_halted_vcpu() {
     let rate = |yield_on_hlt| run_with(&plan(Mode::HaltKick, 4), Options { yield_on_hlt, ..Options::default() });
     assert!(rate(false).records_per_s < rate(true).records_per_s / 2.0);
@@ -165,6 +150,31 @@ fn every_machine_can_be_read_and_says_what_is_fitted() {
     ] {
         let machine = Machine::from_toml(text).unwrap();
         assert_eq!(machine.sources.len(), COSTS.len());
+    }
+}
+
+/// What `--nocapture` prints is the list of cost x mode.
+#[test]
+fn no_cost_acts_under_one_mode_only() {
+    let ple = Machine::from_toml(include_str!("../../experiments/machines/ple.toml")).unwrap();
+    let digest = |machine: &Machine, mode| {
+        let plan = RunPlan { duration_ns: 150 * MS, warmup_ns: 0, ..plan(mode, 3) };
+        Sim::new(machine.clone(), Options::default()).run(&plan, &Control::default()).unwrap().counters["sim_digest"]
+    };
+    let plain: Vec<_> = Mode::ALL.iter().map(|mode| digest(&ple, *mode)).collect();
+    for info in COSTS {
+        // Some costs act only when they grow, some only when they shrink, through a bound of another.
+        let changed = [|cost: u64| (cost * 8).max(10), |cost: u64| (cost / 8).max(1)].map(|change| {
+            let mut machine = ple.clone();
+            let cost = machine.costs.get_mut(info.id).unwrap();
+            *cost = change(*cost);
+            machine
+        });
+        let acts = Mode::ALL.iter().zip(&plain);
+        let acts = acts.filter(|(mode, plain)| changed.iter().any(|machine| digest(machine, **mode) != **plain));
+        let acts: Vec<_> = acts.map(|(mode, _)| mode.name()).collect();
+        println!("{:16} {}", info.id, acts.join(" "));
+        assert!(acts.len() >= 2, "{} acts under {acts:?} only", info.id);
     }
 }
 

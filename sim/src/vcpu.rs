@@ -154,6 +154,8 @@ pub(crate) struct Vm {
     /// The latest flush whose sender went on.
     pub(crate) completed: u64,
     pub(crate) mmap_sem: RwSem,
+    /// Its vCPUs start here.
+    pub(crate) starts_at: u64,
     /// Measured from here ...
     pub(crate) measure_from: u64,
     /// ... until here.

@@ -9,11 +9,14 @@
 //! *Host* time is never interrupted: a tick or an IPI that arrives in it makes it longer, and what it asks for is looked
 //! at when it ends. So a context switch is paid to its end once it has begun, and costs never pile up unpaid.
 //!
+//! *Noise* is a kernel thread a CPU, a task of the root group, that a tick now and then gives work. It preempts whatever
+//! runs; afterwards CFS picks whom it likes, which is how a moment of noise can break up a gang for a whole slice.
+//!
 //! An interrupt in guest time that changes nothing for the vCPU (a tick without `need_resched`) makes the guest's present
 //! activity longer by its cost, in place of an exit and an entry that would be two more events.
 use std::collections::VecDeque;
 
-use hostsched::{CpuId, Ipi, Nanos, Waker};
+use hostsched::{CpuId, Ipi, TaskId, Waker};
 
 use super::{Alarm, Timer, World};
 use crate::ids::VcpuId;
@@ -26,6 +29,8 @@ pub(crate) enum Activity {
     Idle,
     Host,
     Guest,
+    /// A kernel thread of the host.
+    Daemon,
 }
 
 /// An interrupt under way to a pCPU.
@@ -41,6 +46,10 @@ pub(crate) enum Message {
 #[derive(Debug)]
 pub(crate) struct Pcpu {
     pub(crate) activity: Activity,
+    /// Its kernel thread that works now and then.
+    pub(crate) daemon: TaskId,
+    /// What is left of the daemon's present work, in ns.
+    pub(crate) daemon_left: u64,
     /// Whose thread has it.
     pub(crate) vcpu: Option<VcpuId>,
     /// Whose state it holds: coming back to the same one needs no switch.
@@ -68,21 +77,28 @@ impl World {
         match self.cpus[cpu.index()].activity {
             Activity::Guest => self.guest_step(cpu),
             Activity::Host if self.rqs[cpu.index()].need_resched() => self.reschedule(cpu, 0),
+            Activity::Host if self.cpus[cpu.index()].vcpu.is_none() => self.start_daemon(cpu),
             Activity::Host => self.enter_guest(cpu),
+            Activity::Daemon => {
+                self.cpus[cpu.index()].daemon_left = 0;
+                sched!(self).block_current(cpu);
+                self.reschedule(cpu, 0);
+            }
             Activity::Idle => {}
         }
     }
 
-    /// `scheduler_tick`, and sometimes other work of the host right after it.
+    /// `scheduler_tick`; sometimes it finds work for the CPU's daemon.
     pub(super) fn host_tick(&mut self, cpu: CpuId) {
         self.timers.set(Timer::Tick.slot(cpu), self.now + self.tick_ns);
         self.stats.counters.ticks += u64::from(self.measuring());
         let mut cost = self.costs.tick;
-        if self.rng.per_mille(self.costs.noise) {
-            cost += self.costs.noise_time;
-            sched!(self).account_steal(cpu, Nanos(self.costs.noise_time));
-        }
         sched!(self).tick(cpu);
+        if self.rng.per_mille(self.costs.noise) {
+            self.cpus[cpu.index()].daemon_left += self.costs.noise_time;
+            let daemon = self.cpus[cpu.index()].daemon;
+            sched!(self).wake(daemon, Waker::on(cpu));
+        }
         cost += self.apply_effects(Some(cpu));
         self.interrupted(cpu, cost);
     }
@@ -110,6 +126,15 @@ impl World {
                 let end = self.timers.get(Timer::End.slot(cpu));
                 self.timers.set(Timer::End.slot(cpu), end + cost);
             }
+            Activity::Daemon if need_resched => {
+                let end = self.timers.get(Timer::End.slot(cpu));
+                self.cpus[cpu.index()].daemon_left = (end - self.now).max(1);
+                self.reschedule(cpu, cost);
+            }
+            Activity::Daemon => {
+                let end = self.timers.get(Timer::End.slot(cpu));
+                self.timers.set(Timer::End.slot(cpu), end + cost);
+            }
             Activity::Guest if need_resched => {
                 self.leave_guest(cpu);
                 self.reschedule(cpu, self.costs.exit + cost);
@@ -132,12 +157,17 @@ impl World {
         let switch = sched!(self).schedule(cpu);
         cost += self.apply_effects(Some(cpu));
         let prev = self.cpus[cpu.index()].vcpu;
-        let next = switch.next.map(|task| VcpuId(task.0));
+        let daemon = switch.next == Some(self.cpus[cpu.index()].daemon);
+        let next = switch.next.filter(|_| !daemon).map(|task| VcpuId(task.0));
         if let Some(v) = prev.filter(|_| prev != next) {
             self.sched_out(v);
         }
         self.cpus[cpu.index()].vcpu = next;
         self.note(next.map_or(u64::MAX, |v| v.0.into()));
+        if daemon {
+            // A kernel thread borrows the address space that is there: no switch to speak of.
+            return self.start_host(cpu, cost.max(1));
+        }
         let Some(v) = next else {
             self.cpus[cpu.index()].activity = Activity::Idle;
             self.stop_timer(cpu, Timer::End);
@@ -153,6 +183,13 @@ impl World {
         self.cpus[cpu.index()].loaded = next;
         // Something is always paid, so a CPU that is asked again and again still moves on.
         self.start_host(cpu, cost.max(1));
+    }
+
+    /// The daemon has the CPU.
+    fn start_daemon(&mut self, cpu: CpuId) {
+        self.cpus[cpu.index()].activity = Activity::Daemon;
+        let end = self.now + self.cpus[cpu.index()].daemon_left.max(1);
+        self.timers.set(Timer::End.slot(cpu), end);
     }
 
     /// The vCPU has lost its CPU (`kvm_sched_out`).

@@ -165,6 +165,8 @@ impl World {
     /// The vCPU has no thread: HLT.
     fn idle(&mut self, cpu: CpuId, v: VcpuId) {
         self.stop_timer(cpu, Timer::Guest);
+        // A kick that is left over ends this halt at once, and the idle loop halts again.
+        self.vcpus[v.i()].kick = false;
         if self.options.yield_on_hlt {
             self.halt_vcpu(cpu, v, false);
         } else {

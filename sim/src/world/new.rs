@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use hostsched::policy::{GangSettings, PolicySettings, UnknownPolicy, install};
 use hostsched::topology::{BuildOptions, CpuSet, Machine as Topology, MachineError};
 use hostsched::{
-    Birth, Config, CpuId, Effects, GroupError, GroupId, Host, HostError, Limits, Nanos, TaskError, TaskSpec, VmId,
+    Birth, Config, CpuId, Effects, GroupError, GroupId, Host, HostError, Limits, Nanos, TaskError, TaskId, TaskSpec,
+    VmId,
 };
 use plan::{Inject, RunPlan, Spin};
 
@@ -105,6 +106,7 @@ impl World {
         for vm in 0..vms {
             world.add_vm(plan, vm)?;
         }
+        world.add_daemons()?;
         Ok(world)
     }
 
@@ -114,6 +116,17 @@ impl World {
             let phase = i as u64 * self.costs.tick_skew % self.tick_ns;
             self.timers.set(Timer::Tick.slot(*cpu), EPOCH_NS + self.tick_ns + phase);
         }
+    }
+
+    /// A kernel thread a CPU, asleep; they are numbered after the vCPUs.
+    fn add_daemons(&mut self) -> Result<(), SetupError> {
+        for cpu in self.online.clone() {
+            let affinity = Some(CpuSet::of(cpu));
+            let spec = TaskSpec { affinity, cpu, birth: Birth::Boot, blocked: true, ..TaskSpec::default() };
+            let mut host = self.host.at(Nanos(self.now), &mut self.rqs, &mut self.fx);
+            self.cpus[cpu.index()].daemon = host.task_add(&spec)?;
+        }
+        Ok(())
     }
 
     /// A VM with its vCPUs halted and its threads ready; an alarm starts it.
@@ -130,7 +143,8 @@ impl World {
         let start = EPOCH_NS + 1 + vm as u64 * self.options.stagger_ns;
         let measure_from = start + plan.warmup_ns;
         let measure_to = measure_from + plan.duration_ns;
-        self.alarms.push(start + jitter.min(plan.warmup_ns), Alarm::Start(vm));
+        let starts_at = start + jitter.min(plan.warmup_ns);
+        self.alarms.push(starts_at, Alarm::Start(vm));
         self.vms.push(Vm {
             first,
             running: 0,
@@ -138,6 +152,7 @@ impl World {
             generation: 0,
             completed: 0,
             mmap_sem: RwSem::default(),
+            starts_at,
             measure_from,
             measure_to,
             records: 0,
@@ -204,7 +219,17 @@ impl World {
 
 impl Pcpu {
     fn new(llc: usize) -> Self {
-        Self { activity: Activity::Idle, vcpu: None, loaded: None, inbox: VecDeque::new(), llc, asked_at: None }
+        let daemon = TaskId(u32::MAX);
+        Self {
+            activity: Activity::Idle,
+            daemon,
+            daemon_left: 0,
+            vcpu: None,
+            loaded: None,
+            inbox: VecDeque::new(),
+            llc,
+            asked_at: None,
+        }
     }
 }
 
@@ -236,7 +261,7 @@ fn new_host(plan: &RunPlan, topology: Topology) -> Result<Host, SetupError> {
         }
     }
     sysctls.written(cpus);
-    let limits = Limits { tasks: plan.vms * plan.vcpus, groups: plan.vms + 1 };
+    let limits = Limits { tasks: plan.vms * plan.vcpus + cpus, groups: plan.vms + 1 };
     Ok(Host::new(config, topology, BuildOptions::default(), limits)?)
 }
 
