@@ -1,9 +1,11 @@
 //! The command line. stdout is the result, stderr is everything else.
 
 mod doctor;
+mod engine;
 mod gang;
 mod limits;
 mod list;
+mod reproduce;
 mod run;
 mod run_args;
 
@@ -15,6 +17,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 pub use doctor::DoctorArgs;
 pub use gang::GangArgs;
+pub use reproduce::{PageFormat, Published, ReproduceArgs};
 pub use run_args::{EngineChoice, Format, RUN_EXAMPLES, RunArgs};
 
 use crate::exit::{Error, Exit};
@@ -52,6 +55,8 @@ pub enum Command {
     Gang(GangArgs),
     /// Show a topology, or bring one from another tool into the normal form
     Topology(TopologyArgs),
+    /// Set published tables beside what the simulator makes of them
+    Reproduce(ReproduceArgs),
     /// List modes, workloads and the columns of the table
     List,
 }
@@ -72,6 +77,7 @@ pub fn execute(cli: &Cli, arguments: &[String]) -> Result<Exit, Error> {
         Command::Doctor(args) => doctor::doctor(args),
         Command::Gang(args) => gang::gang(args),
         Command::Topology(args) => topology(args),
+        Command::Reproduce(args) => reproduce::reproduce(args),
         Command::List => list::list(),
     }
 }

@@ -123,11 +123,29 @@ fn doctor_answers_with_0_or_4_and_names_each_topic() {
 }
 
 #[test]
-fn the_simulator_is_refused_with_exit_code_4_and_the_reason() {
+fn the_simulator_gives_the_same_bytes_again() {
     let root = tempfile::tempdir().unwrap();
-    let output = vmmlab(root.path(), &["run", "--engine", "sim"]);
-    assert_eq!(output.status.code(), Some(4));
-    assert!(text(&output.stderr).contains("--engine sim"), "{}", text(&output.stderr));
+    let run = |out: &str| {
+        let args = "run --engine sim --topology 1s:4c --vms 2 --vcpus 4 --mode base,pvflush --duration 100ms --warmup 10ms \
+                    --blocks 1 --seed 3 --out";
+        let output = vmmlab(root.path(), &args.split_whitespace().chain([out]).collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        fs::read(root.path().join(out).join("blocks/0000.json")).unwrap()
+    };
+    assert_eq!(run("a"), run("b"));
+}
+
+#[test]
+fn a_topology_is_for_the_simulator_and_must_be_one() {
+    let root = tempfile::tempdir().unwrap();
+    for (args, why) in [
+        (["run", "--engine", "kvm", "--topology", "1s:2c"], "add --engine sim"),
+        (["run", "--engine", "sim", "--topology", "1s:x"], "--topology"),
+    ] {
+        let output = vmmlab(root.path(), &args);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+    }
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "no run directory is left");
 }
 

@@ -1,36 +1,35 @@
 //! `vmmlab run`: from the options to an engine, and from its result to the page.
 
-use std::path::Path;
 use std::time::SystemTime;
 
-use plan::{Control, Engine, EngineError, RunRecord, RunStatus, format_ns};
-use sha2::{Digest, Sha256};
-use vmm::probe::{allowed_cpus, probe};
+use plan::{Control, RunRecord, RunStatus, format_ns};
 
-use super::run_args::{EngineChoice, Format, RunArgs};
+use super::engine::Place;
+use super::run_args::{Format, RunArgs};
 use super::{limits, print};
 use crate::driver::{self, Context, Observer};
 use crate::exit::{Error, Exit};
-use crate::experiment::{Experiment, hex};
-use crate::host::Fingerprint;
+use crate::experiment::Experiment;
 use crate::interrupt::Watch;
 use crate::store::Store;
 use crate::table;
 use crate::table::figure;
-use crate::topology::import;
 
 pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
-    let experiment = args.experiment(&allowed_cpus())?;
+    let place = Place::choose(args.engine, args.topology.as_deref())?;
+    let experiment = args.experiment(&place.cpus())?;
     let command = command(arguments, experiment.seed);
     if args.dry_run {
         print(&dry_run(&experiment, &command))?;
         return Ok(Exit::Ok);
     }
-    limits::check(&experiment)?;
+    if matches!(place, Place::Kvm) {
+        limits::check(&experiment)?;
+    }
     let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let stamp: String = now.chars().filter(|c| !matches!(c, '-' | ':')).collect();
     let store = Store::create(args.out.as_deref(), &experiment.name, &stamp, &experiment.digest())?;
-    let (engine, host) = match engine(args.engine) {
+    let (engine, host) = match place.engine() {
         Ok(found) => found,
         Err(error) => {
             store.discard();
@@ -52,25 +51,6 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
     match outcome.error {
         Some(error) => Err(error.into()),
         None => Ok(exit),
-    }
-}
-
-/// The engine that was asked for and the host that it found, or the exact reason why this host has none.
-fn engine(choice: EngineChoice) -> Result<(Box<dyn Engine>, Fingerprint), EngineError> {
-    match choice {
-        EngineChoice::Auto | EngineChoice::Kvm => {
-            let offer = probe().kvm.map_err(|reason| EngineError::Unsupported(reason.to_string()))?;
-            let host = Fingerprint {
-                kvm: Some(offer.virtualization.to_string()),
-                guest_digest: Some(hex(&Sha256::digest(guest::IMAGE))),
-                topology: import("auto", true).ok().map(|found| found.machine.to_string()),
-                ..Fingerprint::read(Path::new("/"))
-            };
-            Ok((Box::new(vmm::Kvm::default()), host))
-        }
-        EngineChoice::Sim => Err(EngineError::Unsupported(
-            "--engine sim: this version has no simulator; --engine kvm runs guests".into(),
-        )),
     }
 }
 

@@ -21,6 +21,8 @@ Examples:
       the same question at a slice of 4 ms
   vmmlab run --mode base,base+flush=on-enter,on-enter+pin=yes
       single axes of a mode changed, each in a row of its own
+  vmmlab run --engine sim --topology 1s:8c --vms 8
+      the main job on a simulated host of eight CPUs, reproducible to the bit
   vmmlab run --vms 1 --vcpus 2 --mode base,base+sched=host --blocks 20
       what the lab's scheduler costs against the kernel's own
   vmmlab run --vms 1 --mode base --sched host --format json
@@ -99,6 +101,9 @@ pub struct RunArgs {
     /// Engine
     #[arg(long, value_name = "auto|kvm|sim", value_enum, default_value = "auto", hide_possible_values = true)]
     pub engine: EngineChoice,
+    /// Host to simulate: 2s:4c, a preset, auto, sysfs:DIR, lscpu:FILE, hwloc:FILE [default: 1s:8c]
+    #[arg(long, value_name = "TOPOLOGY", hide_short_help = true)]
+    pub topology: Option<String>,
 
     /// Who schedules the vCPU threads
     #[arg(long, value_name = "lab|host", default_value = "lab", help_heading = "Scheduler")]

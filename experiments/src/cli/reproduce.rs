@@ -1,0 +1,51 @@
+//! `vmmlab reproduce`: published tables beside ours.
+use clap::{Args, ValueEnum};
+
+use super::print;
+use crate::exit::{Error, Exit};
+use crate::reproduce::{self, Protocol};
+use crate::units::Seed;
+
+/// What can be reproduced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Published {
+    /// "Gang scheduling in CFS", LKML 2011/12
+    GangCfs,
+}
+
+/// How it is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PageFormat {
+    /// tables of at most 100 columns
+    Text,
+    /// schema vmmlab.reproduce/1
+    Json,
+}
+
+/// Options of `vmmlab reproduce`.
+#[derive(Debug, Clone, Args)]
+pub struct ReproduceArgs {
+    /// Which tables
+    #[arg(value_enum, value_name = "gang-cfs")]
+    pub what: Published,
+    /// Shorter and fewer runs: under two minutes on two cores
+    #[arg(long)]
+    pub quick: bool,
+    /// Seed of all runs
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: Seed,
+    /// What is printed on stdout
+    #[arg(long, value_enum, value_name = "text|json", default_value = "text", hide_possible_values = true)]
+    pub format: PageFormat,
+}
+
+pub(super) fn reproduce(args: &ReproduceArgs) -> Result<Exit, Error> {
+    let Published::GangCfs = args.what;
+    let protocol = if args.quick { Protocol::Quick } else { Protocol::Full };
+    let reproduction = reproduce::gang_cfs(protocol, args.seed.0)?;
+    print(&match args.format {
+        PageFormat::Text => reproduce::text(&reproduction),
+        PageFormat::Json => reproduce::json(&reproduction),
+    })?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,266 @@
+//! The runs behind the cells: each question once, all cores, answers in a fixed order.
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use plan::{Axes, Control, CpuList, Engine, EngineError, RunPlan, Sched, Workload, WorkloadParams};
+use serde::Deserialize;
+use sim::{Machine, Options, Sim};
+
+use super::broken;
+use crate::simulator;
+
+/// How long and how often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Under two minutes on two cores.
+    Quick,
+    /// What the page under `docs/` shows.
+    Full,
+}
+
+impl Protocol {
+    /// Its name in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What a cell wants to know: everything that decides a run but its seed and its length.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(super) machine: String,
+    pub(super) axes: Axes,
+    pub(super) vms: u32,
+    /// With the experiment's start offsets, or all VMs at once.
+    pub(super) staggered: bool,
+    pub(super) halt_once: bool,
+    pub(super) yield_on_hlt: bool,
+    pub(super) ple_gap: u64,
+    pub(super) ple_window: u64,
+}
+
+impl Question {
+    /// That mode on that machine, staggered, with everything else as it was in the published runs.
+    pub(super) fn of(machine: &str, axes: Axes, vms: u32) -> Self {
+        Self {
+            machine: machine.into(),
+            axes,
+            vms,
+            staggered: true,
+            halt_once: false,
+            yield_on_hlt: true,
+            ple_gap: 128,
+            ple_window: 4096,
+        }
+    }
+
+    /// A name that tells it from all others; the order of runs follows it.
+    fn key(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+/// What its runs say.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Answer {
+    /// Mean records/s of a VM.
+    pub(super) rate: f64,
+    /// Share of guest time in the wait for flushes.
+    pub(super) flush_wait: f64,
+    /// Pause-loop exits a second, all CPUs.
+    pub(super) pause_exits_per_s: f64,
+    /// Reads through old translations.
+    pub(super) stale_reads: f64,
+    /// Context switches a second, a CPU.
+    pub(super) switches_per_s: f64,
+    /// Migrations a second, all CPUs.
+    pub(super) migrations_per_s: f64,
+    /// Exits a second, all CPUs.
+    pub(super) exits_per_s: f64,
+}
+
+/// Either collects questions or answers them.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Collecting(Vec<Question>),
+    Answered(BTreeMap<String, Answer>),
+}
+
+impl Asked {
+    pub(super) fn ask(&mut self, question: Question) -> Answer {
+        match self {
+            Self::Collecting(questions) => {
+                questions.push(question);
+                Answer::default()
+            }
+            Self::Answered(answers) => answers.get(&question.key()).copied().unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Length {
+    #[serde(default)]
+    modes: Vec<String>,
+    duration_ms: u64,
+    runs: u64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Lengths {
+    noisy: Length,
+    other: Length,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ProtocolFile {
+    stagger_percent: u64,
+    warmup_ms: u64,
+    quick: Lengths,
+    full: Lengths,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ExperimentFile {
+    protocol: ProtocolFile,
+    ebizzy: WorkloadParams,
+}
+
+/// The experiment file, and the machines.
+#[derive(Debug)]
+pub(super) struct Plans {
+    file: ExperimentFile,
+    lengths: Lengths,
+    machines: BTreeMap<String, Machine>,
+    seed: u64,
+}
+
+impl Plans {
+    pub(super) fn read(protocol: Protocol, seed: u64) -> Result<Self, EngineError> {
+        let file: ExperimentFile = toml::from_str(include_str!("../../gang-cfs.toml")).map_err(|source| {
+            EngineError::Internal { what: "Cannot read the experiment file".into(), source: Some(source.into()) }
+        })?;
+        let lengths = match protocol {
+            Protocol::Quick => file.protocol.quick.clone(),
+            Protocol::Full => file.protocol.full.clone(),
+        };
+        let machine = |name: &str| Ok((name.to_owned(), simulator::machine(name)?));
+        let machines = ["nonple", "ple"].into_iter().map(machine).collect::<Result<_, EngineError>>()?;
+        Ok(Self { file, lengths, machines, seed })
+    }
+
+    /// The runs of a question: how many, and how long.
+    fn length(&self, q: &Question) -> &Length {
+        let mut noisy = self.lengths.noisy.modes.iter().filter_map(|mode| mode.parse::<plan::Mode>().ok());
+        if noisy.any(|mode| mode.axes() == q.axes) { &self.lengths.noisy } else { &self.lengths.other }
+    }
+
+    fn plan(&self, q: &Question, run: u64) -> RunPlan {
+        RunPlan {
+            mode: q.key(),
+            axes: q.axes,
+            vms: q.vms,
+            vcpus: 8,
+            pcpus: CpuList::new((0..8).collect()).unwrap_or_else(|| unreachable!("eight CPUs are not none")),
+            sched: Sched::Lab,
+            gang_cpus: 8,
+            hz: 1000,
+            sched_latency_ns: None,
+            sched_min_granularity_ns: None,
+            sched_wakeup_granularity_ns: None,
+            ple_window_cycles: q.ple_window,
+            spin_budget: 1024,
+            duration_ns: self.length(q).duration_ms * 1_000_000,
+            // A staggered run is the published one, which measured from its first record on.
+            warmup_ns: if q.staggered { 0 } else { self.file.protocol.warmup_ms * 1_000_000 },
+            workload: Workload::Ebizzy,
+            params: self.file.ebizzy.clone(),
+            inject: None,
+            seed: self.seed.wrapping_add(run),
+            block: u32::try_from(run).unwrap_or(u32::MAX),
+            cgroup: None,
+        }
+    }
+
+    fn run(&self, q: &Question, run: u64) -> Result<Answer, EngineError> {
+        let plan = self.plan(q, run);
+        let machine = self.machines.get(&q.machine).ok_or_else(|| broken("a table names an unknown machine"))?;
+        let stagger = if q.staggered { plan.duration_ns / 100 * self.file.protocol.stagger_percent } else { 0 };
+        let options = Options {
+            halt_once: q.halt_once,
+            yield_on_hlt: q.yield_on_hlt,
+            ple_gap_cycles: q.ple_gap,
+            stagger_ns: stagger,
+            ..Options::default()
+        };
+        let record = Sim::new(machine.clone(), options).run(&plan, &Control::default())?;
+        let whole_ns = plan.duration_ns + u64::from(q.vms - 1) * stagger;
+        let count = |name: &str| float(record.counters.get(name).copied().unwrap_or_default());
+        let per_s = |name: &str| count(name) * 1e9 / float(whole_ns);
+        let waits = |(name, share): (&String, &f64)| name.starts_with("flush_wait").then_some(*share);
+        Ok(Answer {
+            rate: record.records_per_s / f64::from(q.vms),
+            flush_wait: record.guest_profile.iter().filter_map(waits).sum(),
+            pause_exits_per_s: per_s(plan::metric::SPIN_HINTS),
+            stale_reads: float(record.stale_reads),
+            switches_per_s: per_s(plan::metric::SWITCHES) / 8.0,
+            migrations_per_s: per_s(plan::metric::MIGRATIONS),
+            exits_per_s: per_s(plan::metric::EXITS),
+        })
+    }
+}
+
+/// A count as a float; exact below 2^53.
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+fn float(n: u64) -> f64 {
+    n as f64
+}
+
+/// Answers every question once. The order in which the threads take them does not reach the answers.
+pub(super) fn answer(plans: &Plans, questions: Vec<Question>) -> Result<BTreeMap<String, Answer>, EngineError> {
+    let mut seen = BTreeSet::new();
+    let questions: Vec<_> = questions.into_iter().filter(|q| seen.insert(q.key())).collect();
+    let jobs: Vec<(&Question, u64)> =
+        questions.iter().flat_map(|q| (0..plans.length(q).runs).map(move |run| (q, run))).collect();
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    let work = || {
+        while let Some((question, run)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let answer = plans.run(question, *run);
+            done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((question.key(), *run, answer));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(work);
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    let mut answers: BTreeMap<String, Vec<Answer>> = BTreeMap::new();
+    for (key, _, answer) in done {
+        answers.entry(key).or_default().push(answer?);
+    }
+    Ok(answers.into_iter().map(|(key, runs)| (key, mean(&runs))).collect())
+}
+
+fn mean(runs: &[Answer]) -> Answer {
+    let n = float(runs.len() as u64).max(1.0);
+    let of = |field: fn(&Answer) -> f64| runs.iter().map(field).sum::<f64>() / n;
+    Answer {
+        rate: of(|a| a.rate),
+        flush_wait: of(|a| a.flush_wait),
+        pause_exits_per_s: of(|a| a.pause_exits_per_s),
+        stale_reads: of(|a| a.stale_reads),
+        switches_per_s: of(|a| a.switches_per_s),
+        migrations_per_s: of(|a| a.migrations_per_s),
+        exits_per_s: of(|a| a.exits_per_s),
+    }
+}
