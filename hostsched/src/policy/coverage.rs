@@ -64,15 +64,20 @@ impl Word {
         self.members() == self.running()
     }
 
-    /// Counted time since the last change; 0 for an instant up to a second before it.
-    fn lasted(self, now: Nanos) -> u64 {
+    /// Time since the last change; 0 for an instant up to a second before it.
+    fn passed(self, now: Nanos) -> u64 {
         let dt = now.0.wrapping_sub(self.0 >> STAMP_SHIFT) & STAMP_MASK;
-        if self.counts() && dt < STAMP_MASK - BACKWARDS_MAX_NS { dt } else { 0 }
+        if dt < STAMP_MASK - BACKWARDS_MAX_NS { dt } else { 0 }
     }
 
-    /// The word at a change: a clock that runs behind does not move it back while time counts.
+    /// The part of it that counts.
+    fn lasted(self, now: Nanos) -> u64 {
+        if self.counts() { self.passed(now) } else { 0 }
+    }
+
+    /// The word at a change: a clock that runs behind never moves it back, else time that was charged would count again.
     fn stamped(self, now: Nanos, before: Self) -> Self {
-        let stamp = if before.counts() { (before.0 >> STAMP_SHIFT) + before.lasted(now) } else { now.0 };
+        let stamp = (before.0 >> STAMP_SHIFT) + before.passed(now);
         Self(self.0 & !(STAMP_MASK << STAMP_SHIFT) | (stamp & STAMP_MASK) << STAMP_SHIFT)
     }
 }
@@ -343,6 +348,10 @@ mod tests {
         c.change(CpuId(0), gang, Change::Stops, Nanos(2_000_000_200));
         c.change(CpuId(1), gang, Change::Stops, Nanos(2_000_000_150));
         c.change(CpuId(0), gang, Change::Runs, Nanos(2_000_000_300));
+        assert_eq!(totals(&c, 2_000_000_300), [1, 200, 100]);
+        // Nor does it when nothing counts: 300 is charged, so what opens again at 250 counts from 300 on.
+        c.change(CpuId(0), gang, Change::Members(1, 0), Nanos(2_000_000_300));
+        c.change(CpuId(0), gang, Change::Members(0, 1), Nanos(2_000_000_250));
         assert_eq!(totals(&c, 2_000_000_300), [1, 200, 100]);
     }
 
