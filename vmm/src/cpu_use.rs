@@ -9,6 +9,8 @@ use std::fs;
 use plan::CpuList;
 
 const NS_PER_S: u64 = 1_000_000_000;
+/// Kernel thread ids are below this (PID_MAX_LIMIT of 64-bit Linux); a larger one would encode some other clock.
+const TID_LIMIT: i32 = 1 << 22;
 
 /// CPU time so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,7 +56,7 @@ fn busy_ticks(stat: &str, cpus: &CpuList) -> u64 {
 pub fn thread_cpu_ns(tid: u32) -> u64 {
     // The kernel's encoding of a thread's CPU-time clock (CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED, as glibc's
     // pthread_getcpuclockid computes it from the same id).
-    i32::try_from(tid).map_or(0, |tid| clock_ns(!tid << 3 | 6))
+    i32::try_from(tid).ok().filter(|tid| *tid < TID_LIMIT).map_or(0, |tid| clock_ns(!tid << 3 | 6))
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
@@ -84,7 +86,8 @@ mod tests {
         let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let before = thread_cpu_ns(tid);
         while thread_cpu_ns(tid) == before {}
-        assert_eq!(thread_cpu_ns(0x7fff_ffff), 0);
+        // No thread has either: the second would encode CLOCK_MONOTONIC_COARSE.
+        assert_eq!([(1 << 22) - 1, 0x7fff_ffff].map(thread_cpu_ns), [0, 0]);
     }
 
     #[test]
