@@ -90,7 +90,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use plan::{CpuList, Mode, Sched, Workload, WorkloadParams};
+    use plan::{CpuList, Lock, Mode, Sched, Workload, WorkloadParams};
 
     use super::*;
 
@@ -114,6 +114,7 @@ pub(crate) mod tests {
             warmup_ns: 500_000_000,
             workload: Workload::Ebizzy,
             params: WorkloadParams::default(),
+            lock: Lock::Ticket,
             inject: None,
             seed: 0,
             block: 0,

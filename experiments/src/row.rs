@@ -6,12 +6,12 @@
 //!   gang --flush on-enter   the same, for every mode of the list
 //! ```
 //! An axis that is set to what the preset has anyway does not change the name. `sched` is no axis of a mode, but set in the same
-//! way, so that both schedulers can stand in one interleaved run: `base,base+sched=host`.
+//! way, so that both schedulers can stand in one interleaved run: `base,base+sched=host`; so is `lock`: `base,base+lock=pv`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use plan::{Axes, Flush, HostPolicy, Mode, ModeError, Sched, Spin};
+use plan::{Axes, Flush, HostPolicy, Lock, Mode, ModeError, Sched, Spin};
 
 /// A mode with the axes that were set by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct Overrides {
     pub spin: Option<Spin>,
     /// `pin`.
     pub pin: Option<bool>,
+    /// `lock`; rows are named after it only where they set it themselves.
+    pub lock: Option<Lock>,
     /// `sched`; rows are named after it only where they set it themselves.
     pub sched: Option<Sched>,
 }
@@ -46,6 +48,7 @@ impl Overrides {
             flush: self.flush.or(others.flush),
             spin: self.spin.or(others.spin),
             pin: self.pin.or(others.pin),
+            lock: self.lock.or(others.lock),
             sched: self.sched.or(others.sched),
         }
     }
@@ -60,7 +63,7 @@ impl Row {
     /// # Errors
     /// When the flush strategy and the way of waiting that was asked for contradict each other.
     pub fn axes(&self) -> Result<Axes, ModeError> {
-        let Overrides { host_policy, flush, spin, pin, sched: _ } = self.overrides;
+        let Overrides { host_policy, flush, spin, pin, lock: _, sched: _ } = self.overrides;
         let preset = self.mode.axes();
         let mut axes = Axes {
             host_policy: host_policy.unwrap_or(preset.host_policy),
@@ -78,7 +81,7 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Overrides { host_policy, flush, spin, pin, sched } = self.overrides;
+        let Overrides { host_policy, flush, spin, pin, lock, sched } = self.overrides;
         let preset = self.mode.axes();
         write!(f, "{}", self.mode)?;
         if let Some(policy) = host_policy.filter(|p| *p != preset.host_policy) {
@@ -92,6 +95,9 @@ impl fmt::Display for Row {
         }
         if let Some(pin) = pin.filter(|p| *p != preset.pin) {
             write!(f, "+pin={}", if pin { "yes" } else { "no" })?;
+        }
+        if let Some(lock) = lock {
+            write!(f, "+lock={lock}")?;
         }
         if let Some(sched) = sched {
             write!(f, "+sched={sched}")?;
@@ -109,11 +115,14 @@ impl FromStr for Row {
         let mut overrides = Overrides::default();
         for part in parts {
             let axis = part.split_once('=').ok_or_else(|| {
-                format!("'+{part}' sets no axis: write +host-policy=, +flush=, +spin=, +pin= or +sched= and a value")
+                format!(
+                    "'+{part}' sets no axis: write +host-policy=, +flush=, +spin=, +pin=, +lock= or +sched= and a value"
+                )
             })?;
             let set = match axis {
                 ("host-policy", value) => value.parse().map(|v| overrides.host_policy = Some(v)),
                 ("flush", value) => value.parse().map(|v| overrides.flush = Some(v)),
+                ("lock", value) => value.parse().map(|v| overrides.lock = Some(v)),
                 ("sched", value) => value.parse().map(|v| overrides.sched = Some(v)),
                 ("spin", value) => value.parse().map(|v| overrides.spin = Some(v)),
                 ("pin", value @ ("yes" | "no")) => {
@@ -123,7 +132,7 @@ impl FromStr for Row {
                 ("pin", value) => return Err(format!("'+pin={value}' is neither yes nor no")),
                 (axis, _) => {
                     return Err(format!(
-                        "axis '{axis}' does not exist: there are host-policy, flush, spin, pin and sched"
+                        "axis '{axis}' does not exist: there are host-policy, flush, spin, pin, lock and sched"
                     ));
                 }
             };
@@ -151,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_changed_axis_stands_in_the_name_and_reads_back() {
-        let text = "gang+host-policy=gang-next+flush=on-enter+spin=ple+pin=no+sched=lab";
+        let text = "gang+host-policy=gang-next+flush=on-enter+spin=ple+pin=no+lock=pv+sched=lab";
         assert_eq!(row(text).to_string(), text);
         assert_eq!(row("gang+pin=yes").to_string(), "gang");
     }

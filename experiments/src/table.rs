@@ -11,7 +11,7 @@ mod why;
 use std::fmt::Write;
 
 use clap::builder::styling::{AnsiColor, Style};
-use plan::{RunPlan, RunStatus};
+use plan::{RunPlan, RunStatus, Workload};
 
 pub use why::LEGEND;
 
@@ -66,7 +66,6 @@ fn failures(page: &mut String, result: &ResultFile) {
 
 fn header(page: &mut String, result: &ResultFile) {
     let Some(plan) = result.experiment.plans.first() else { return };
-    let plural = |n: u32, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
     let mixed = result.experiment.plans.iter().any(|other| other.sched != plan.sched);
     let sched = if mixed { "lab and host" } else { plan.sched.name() };
     let kvm = result.host.kvm.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
@@ -82,18 +81,7 @@ fn header(page: &mut String, result: &ResultFile) {
             result.engine
         ),
     );
-    let p = &plan.params;
-    line(
-        page,
-        "record",
-        &format!(
-            "{} of 4 KiB, {}, {} of 1000 end in a flush; {} a vCPU",
-            plural(p.chunk_pages, "page"),
-            plural(p.search_passes, "search pass").replace("passs", "passes"),
-            p.flush_per_mille,
-            plural(p.threads_per_vcpu, "thread"),
-        ),
-    );
+    line(page, "record", &record(plan));
     line(page, "sysctls", &sysctls(plan, result));
     line(
         page,
@@ -107,6 +95,26 @@ fn header(page: &mut String, result: &ResultFile) {
         ),
     );
     page.push('\n');
+}
+
+fn plural(n: u32, one: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+}
+
+/// What one record is made of.
+fn record(plan: &RunPlan) -> String {
+    let p = &plan.params;
+    if plan.workload == Workload::Ebizzy {
+        return format!(
+            "{} of 4 KiB, {}, {} of 1000 end in a flush; {} a vCPU",
+            plural(p.chunk_pages, "page"),
+            plural(p.search_passes, "search pass").replace("passs", "passes"),
+            p.flush_per_mille,
+            plural(p.threads_per_vcpu, "thread"),
+        );
+    }
+    let params = plan.workload.params().map(|info| format!("{} {}", info.id, p.get(info.id).unwrap_or_default()));
+    format!("{}; {}", plan.workload.about().text, params.collect::<Vec<_>>().join(", "))
 }
 
 /// The scheduler's settings as the engine says that they were in force, else as asked.
@@ -143,12 +151,14 @@ fn rates(page: &mut String, result: &ResultFile) {
     let confidence = rows.iter().filter_map(|row| row.change.as_ref()?.confidence).fold(f64::INFINITY, f64::min);
     let interval_head =
         if confidence.is_finite() { format!("{:.1} % interval", confidence * 100.0) } else { "interval".into() };
+    let workload = result.experiment.plans.first().map_or(Workload::Ebizzy, |plan| plan.workload);
+    let records = format!("{}/s", workload.about().records);
     let columns = vec![
         Column::words("host policy", axes(|a| a.host_policy.to_string())),
         Column::words("flush", axes(|a| a.flush.to_string())),
         Column::words("spin", axes(|a| a.spin.to_string())),
         Column::words("vCPUs", axes(|a| if a.pin { "pinned" } else { "free" }.into())),
-        Column::figures(["", "records/s"], rows.iter().map(|row| row.records_per_s.map(figure::rate))),
+        Column::figures(["", records.as_str()], rows.iter().map(|row| row.records_per_s.map(figure::rate))),
         Column::figures(["", "change"], rows.iter().map(|row| change(row, result))),
         Column::figures(["", interval_head.as_str()], rows.iter().map(interval)),
     ];

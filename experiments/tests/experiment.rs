@@ -6,8 +6,8 @@ use std::path::Path;
 
 use hdrhistogram::Histogram;
 use plan::{
-    Control, CpuList, Engine, EngineError, Failure, HistogramSummary, Inject, Mode, RunPlan, RunRecord, RunStatus,
-    Sched, VmRecord, Workload, WorkloadParams, metric,
+    Control, CpuList, Engine, EngineError, Failure, HistogramSummary, Inject, Lock, Mode, RunPlan, RunRecord,
+    RunStatus, Sched, VmRecord, Workload, WorkloadParams, metric,
 };
 use vmmlab::driver::{self, Context, Observer, Outcome};
 use vmmlab::exit::Exit;
@@ -124,7 +124,14 @@ fn experiment(modes: &[Mode], blocks: u32) -> Experiment {
         duration_ns: 3_000_000_000,
         warmup_ns: 500_000_000,
         workload: Workload::Ebizzy,
-        params: WorkloadParams { chunk_pages: 16, search_passes: 4, flush_per_mille: 1000, threads_per_vcpu: 2 },
+        params: WorkloadParams {
+            chunk_pages: 16,
+            search_passes: 4,
+            flush_per_mille: 1000,
+            threads_per_vcpu: 2,
+            ..WorkloadParams::default()
+        },
+        lock: Lock::Ticket,
         inject: None,
         seed: 0,
         block: 0,

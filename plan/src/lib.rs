@@ -18,9 +18,11 @@ pub mod metric;
 mod mode;
 mod record;
 mod run;
+mod workload;
 
 pub use cpulist::{CpuList, CpuListError};
 pub use engine::{Control, Engine, EngineError};
 pub use mode::{Axes, Flush, HostPolicy, Mode, ModeError, Spin};
 pub use record::{Failure, HistogramSummary, Placement, RunRecord, RunStatus, VmRecord};
-pub use run::{Inject, PlanError, RunPlan, Sched, Workload, WorkloadParams, format_ns};
+pub use run::{Inject, PlanError, RunPlan, Sched, format_ns};
+pub use workload::{About, Lock, PARAMS, ParamInfo, Workload, WorkloadParams};

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::mode::named;
-use crate::{Axes, CpuList, ModeError};
+use crate::workload::PARAMS;
+use crate::{Axes, CpuList, Lock, ModeError, Workload, WorkloadParams};
 
 named! {
     /// Who schedules the vCPU threads.
@@ -17,42 +18,10 @@ named! {
 }
 
 named! {
-    /// What the guest does.
-    Workload, "workload" {
-        /// Chunk allocate, touch, copy, search, free with shootdown; two threads a vCPU.
-        Ebizzy = "ebizzy",
-        /// Every vCPU flushes every other, nothing else.
-        Flush = "flush",
-    }
-}
-
-named! {
     /// A fault put in on purpose, which the run's own checks must catch.
     Inject, "fault" {
         /// The flush handler acknowledges without flushing.
         LostFlush = "lost-flush",
-    }
-}
-
-/// Constants of the workload, equal in every mode and recorded in the result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct WorkloadParams {
-    /// Pages of one chunk (4 KiB each).
-    pub chunk_pages: u32,
-    /// Search passes over the chunk's copy: the computing share of a record.
-    pub search_passes: u32,
-    /// Of 1,000 records, how many end in a flush of all vCPUs.
-    pub flush_per_mille: u32,
-    /// Logical guest threads a vCPU.
-    pub threads_per_vcpu: u32,
-}
-
-impl Default for WorkloadParams {
-    /// A record of about 200 us without the waiting for its flush, on a 2.1 GHz processor under kvm_pvm: 135 us to map, touch, copy
-    /// and unmap 16 pages (mostly the hypervisor's page faults), of these 33 us for the own flush; 2.4 us a search pass.
-    /// The records that the published tables were made of are modelled as 190 us of work and 49 us of unmapping.
-    fn default() -> Self {
-        Self { chunk_pages: 16, search_passes: 24, flush_per_mille: 1000, threads_per_vcpu: 2 }
     }
 }
 
@@ -93,6 +62,9 @@ pub struct RunPlan {
     pub workload: Workload,
     /// Its constants.
     pub params: WorkloadParams,
+    /// How its spinlocks wait.
+    #[serde(default)]
+    pub lock: Lock,
     /// Fault put in on purpose.
     pub inject: Option<Inject>,
     /// Seed of everything random in this run.
@@ -151,6 +123,26 @@ pub enum PlanError {
         /// Most in all.
         max: u64,
     },
+    /// More guest threads than a run keeps in mind.
+    #[error(
+        "--workload {workload} would have {threads} threads in all VMs together, more than {max}: lower --vms or its --param"
+    )]
+    TooManyThreads {
+        /// The workload.
+        workload: Workload,
+        /// Threads.
+        threads: u64,
+        /// Most in all.
+        max: u64,
+    },
+    /// A way to lock, and nothing that is locked.
+    #[error("--lock {lock} changes nothing in workload {workload}, which takes no spinlocks; leave it out")]
+    NoLocks {
+        /// The way.
+        lock: Lock,
+        /// The workload.
+        workload: Workload,
+    },
     /// The axes contradict each other.
     #[error(transparent)]
     Axes(#[from] ModeError),
@@ -172,6 +164,8 @@ impl RunPlan {
 
     /// The largest number of vCPUs of a run, each of which is a host thread.
     pub const VCPUS_TOTAL_MAX: u64 = 4096;
+    /// The largest number of guest threads of a run.
+    pub const THREADS_TOTAL_MAX: u64 = 131_072;
 
     /// Checks everything that can be checked without looking at the host.
     ///
@@ -209,10 +203,16 @@ impl RunPlan {
         ] {
             time_range(flag, value_ns.unwrap_or(S), min_ns, S)?;
         }
-        range("--chunk-pages", self.params.chunk_pages.into(), 1, 1024)?;
-        range("--search-passes", self.params.search_passes.into(), 0, 100_000)?;
-        range("--flush-per-mille", self.params.flush_per_mille.into(), 0, 1000)?;
-        range("--threads-per-vcpu", self.params.threads_per_vcpu.into(), 1, 16)?;
+        for info in PARAMS {
+            range(info.flag, self.params.get(info.id).unwrap_or_default().into(), info.min.into(), info.max.into())?;
+        }
+        let threads = u64::from(self.vms) * self.params.threads(self.workload, self.vcpus);
+        if threads > Self::THREADS_TOTAL_MAX {
+            return Err(PlanError::TooManyThreads { workload: self.workload, threads, max: Self::THREADS_TOTAL_MAX });
+        }
+        if self.lock != Lock::default() && !self.workload.has_locks() {
+            return Err(PlanError::NoLocks { lock: self.lock, workload: self.workload });
+        }
         if self.duration_ns < self.warmup_ns {
             return Err(PlanError::TooShort { duration_ns: self.duration_ns, warmup_ns: self.warmup_ns });
         }

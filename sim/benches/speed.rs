@@ -3,7 +3,7 @@
 //!
 //! Read them on an idle host: the time is wall-clock time.
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use plan::{Control, CpuList, Engine, Mode, RunPlan, Sched, Workload, WorkloadParams};
+use plan::{Control, CpuList, Engine, Lock, Mode, RunPlan, Sched, Workload, WorkloadParams};
 use sim::{Machine, Options, Sim};
 
 fn plan(mode: Mode, vms: u32, vcpus: u32, cpus: u32, duration_ms: u64) -> RunPlan {
@@ -24,7 +24,14 @@ fn plan(mode: Mode, vms: u32, vcpus: u32, cpus: u32, duration_ms: u64) -> RunPla
         duration_ns: duration_ms * 1_000_000,
         warmup_ns: 0,
         workload: Workload::Ebizzy,
-        params: WorkloadParams { chunk_pages: 64, search_passes: 4, flush_per_mille: 300, threads_per_vcpu: 2 },
+        params: WorkloadParams {
+            chunk_pages: 64,
+            search_passes: 4,
+            flush_per_mille: 300,
+            threads_per_vcpu: 2,
+            ..WorkloadParams::default()
+        },
+        lock: Lock::Ticket,
         inject: None,
         seed: 1,
         block: 0,

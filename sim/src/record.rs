@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hostsched::policy::counter;
 use plan::metric;
-use plan::{Failure, HistogramSummary, RunPlan, RunRecord, RunStatus, VmRecord};
+use plan::{Failure, HistogramSummary, Lock, RunPlan, RunRecord, RunStatus, VmRecord};
 
 use crate::machine::Machine;
 use crate::vcpu::Phase;
@@ -135,10 +135,10 @@ fn settings(world: &World, machine: &Machine, plan: &RunPlan, into: &mut BTreeMa
     set("sched_latency_ns", sysctls.latency.0);
     set("sched_min_granularity_ns", sysctls.min_granularity.0);
     set("sched_wakeup_granularity_ns", sysctls.wakeup_granularity.0);
-    set("chunk_pages", plan.params.chunk_pages.into());
-    set("search_passes", plan.params.search_passes.into());
-    set("flush_per_mille", plan.params.flush_per_mille.into());
-    set("threads_per_vcpu", plan.params.threads_per_vcpu.into());
+    for info in plan.workload.params() {
+        set(info.id, plan.params.get(info.id).unwrap_or_default().into());
+    }
+    set("lock_pv", (plan.lock == Lock::Pv).into());
     set("guest_hz", world.options.guest_hz);
     set("stagger_ns", world.options.stagger_ns);
     for info in crate::machine::COSTS {

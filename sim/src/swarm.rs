@@ -70,12 +70,13 @@ fn case(seed: u64) -> (Machine, RunPlan, Options) {
         spin_budget: pick(rng, &[0, 1, 1024, 100_000]),
         duration_ns: 60_000_000,
         warmup_ns: pick(rng, &[0, 5_000_000]),
-        workload: pick(rng, Workload::ALL),
+        workload: pick(rng, &[Workload::Ebizzy, Workload::Flush]),
         params: WorkloadParams {
             chunk_pages: 1 + small(rng, 70),
             search_passes: small(rng, 10),
             flush_per_mille: pick(rng, &[0, 300, 1000]),
             threads_per_vcpu: 1 + small(rng, 4),
+            ..WorkloadParams::default()
         },
         seed,
         ..base

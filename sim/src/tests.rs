@@ -1,5 +1,8 @@
 //! Properties of whole runs.
-use plan::{Axes, Control, CpuList, Engine, Flush, Inject, Mode, RunPlan, RunRecord, RunStatus, Sched, Workload};
+use plan::{
+    Axes, Control, CpuList, Engine, Flush, Inject, Lock, Mode, RunPlan, RunRecord, RunStatus, Sched, Workload,
+    WorkloadParams,
+};
 
 use crate::Sim;
 use crate::machine::tests::nonple;
@@ -27,7 +30,14 @@ pub(crate) fn plan(mode: Mode, vms: u32) -> RunPlan {
         duration_ns: 400 * MS,
         warmup_ns: 50 * MS,
         workload: Workload::Ebizzy,
-        params: plan::WorkloadParams { chunk_pages: 64, search_passes: 4, flush_per_mille: 500, threads_per_vcpu: 2 },
+        params: WorkloadParams {
+            chunk_pages: 64,
+            search_passes: 4,
+            flush_per_mille: 500,
+            threads_per_vcpu: 2,
+            ..WorkloadParams::default()
+        },
+        lock: Lock::Ticket,
         inject: None,
         seed: 1,
         block: 0,

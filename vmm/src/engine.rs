@@ -90,10 +90,8 @@ impl Kvm {
             Flush::Hypercall => GuestFlush::Hypercall,
             Flush::PvFlush => GuestFlush::PvFlush,
         };
-        let workload = self.options.workload.unwrap_or(match plan.workload {
-            Workload::Ebizzy => GuestWorkload::Ebizzy,
-            Workload::Flush => GuestWorkload::Flush,
-        });
+        // Others have been refused.
+        let workload = self.options.workload.or(guest_workload(plan.workload)).unwrap_or(GuestWorkload::Ebizzy);
         Params {
             vcpus: plan.vcpus,
             workload: workload as u32,
@@ -176,9 +174,29 @@ impl Kvm {
     }
 }
 
+/// The guest's own program for a workload, if it has one.
+const fn guest_workload(workload: Workload) -> Option<GuestWorkload> {
+    match workload {
+        Workload::Ebizzy => Some(GuestWorkload::Ebizzy),
+        Workload::Flush => Some(GuestWorkload::Flush),
+        Workload::Hackbench | Workload::Kernbench | Workload::Specjbb | Workload::Dbench | Workload::Spinlock => None,
+    }
+}
+
+/// Refuses a workload that the real guest does not have.
+///
+/// # Errors
+/// A sentence that names it and what would run it.
+pub fn check_workload(workload: Workload) -> Result<(), EngineError> {
+    let refusal =
+        || format!("--workload {workload} runs in the simulator only: add --engine sim, or take ebizzy or flush");
+    guest_workload(workload).map(|_| ()).ok_or_else(|| EngineError::BadPlan(refusal()))
+}
+
 /// What only the host can tell about a plan.
 fn check(plan: &RunPlan) -> Result<(), EngineError> {
     plan.validate().map_err(|e| EngineError::BadPlan(e.to_string()))?;
+    check_workload(plan.workload)?;
     let allowed = allowed_cpus();
     match plan.pcpus.as_slice().iter().find(|cpu| !allowed.contains(cpu)) {
         None => Ok(()),

@@ -50,4 +50,4 @@ pub mod vcpu;
 pub mod vectors;
 pub mod watchdog;
 
-pub use engine::{Kvm, Options};
+pub use engine::{Kvm, Options, check_workload};

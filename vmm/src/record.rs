@@ -92,10 +92,6 @@ fn settings(plan: &RunPlan, guests: &Guests, record: &mut RunRecord) {
     record.settings = BTreeMap::from(
         [
             ("hz", plan.hz.into()),
-            ("chunk_pages", plan.params.chunk_pages.into()),
-            ("search_passes", plan.params.search_passes.into()),
-            ("flush_per_mille", plan.params.flush_per_mille.into()),
-            ("threads_per_vcpu", plan.params.threads_per_vcpu.into()),
             ("spin_budget", plan.spin_budget.into()),
             ("ple_window_cycles", plan.ple_window_cycles),
             ("tsc_khz", tsc_khz.into()),
@@ -103,6 +99,9 @@ fn settings(plan: &RunPlan, guests: &Guests, record: &mut RunRecord) {
         ]
         .map(|(name, value): (&str, u64)| (name.to_owned(), value)),
     );
+    let params = plan.workload.params();
+    let params = params.map(|info| (info.id.to_owned(), plan.params.get(info.id).unwrap_or_default().into()));
+    record.settings.extend(params);
 }
 
 /// Everything that is a difference of the two snapshots.

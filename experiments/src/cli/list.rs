@@ -23,17 +23,36 @@ pub(super) fn list() -> Result<Exit, Error> {
             about(*mode)
         );
     }
-    page.push_str("\nWorkloads\n");
-    for workload in Workload::ALL {
-        let text = match workload {
-            Workload::Ebizzy => "allocate a chunk, touch, copy, search, free it: one TLB flush a record",
-            Workload::Flush => "every vCPU flushes all others, nothing else",
-        };
-        let _ = writeln!(page, "  {workload:<10} {text}");
-    }
+    workloads(&mut page);
     let _ = writeln!(page, "\nColumns of the table\n{LEGEND}");
     print(&page)?;
     Ok(Exit::Ok)
+}
+
+/// Workloads with the unit of their record, what they do not measure, and their constants.
+fn workloads(page: &mut String) {
+    page.push_str("\nWorkloads\n  name       measured in\n");
+    for workload in Workload::ALL {
+        let about = workload.about();
+        let rate = format!("{}/s", about.records);
+        let _ = writeln!(page, "  {workload:<10} {rate:<15} {}", about.text);
+        let _ = writeln!(page, "{:28} not measured: {}", "", about.caveat);
+    }
+    page.push_str("\nConstants of the workloads (--param NAME=N,...)\n");
+    for workload in Workload::ALL {
+        for info in workload.params().filter(|info| info.workloads.first() == Some(workload)) {
+            let _ = writeln!(
+                page,
+                "  {workload:<10} {:<18} {} [{} to {} {}; default {}]",
+                info.id,
+                info.text.trim().trim_end_matches('.'),
+                info.min,
+                info.max,
+                info.unit,
+                info.default
+            );
+        }
+    }
 }
 
 /// The idea of a mode in a few words.

@@ -24,6 +24,7 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
         return Ok(Exit::Ok);
     }
     if matches!(place, Place::Kvm) {
+        vmm::check_workload(args.workload)?;
         limits::check(&experiment)?;
     }
     let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
@@ -137,7 +138,10 @@ impl Observer for Progress {
         self.done += 1;
         let of = experiment.plans.len() * experiment.blocks as usize;
         let what = match record.status {
-            RunStatus::Ok => format!("{:>10} records/s", figure::rate(record.records_per_s)),
+            RunStatus::Ok => {
+                let records = experiment.plans.first().map_or("records", |plan| plan.workload.about().records);
+                format!("{:>10} {records}/s", figure::rate(record.records_per_s))
+            }
             RunStatus::Partial => "stopped".into(),
             RunStatus::Failed => {
                 let checks: Vec<_> = record.failures.iter().map(|failure| failure.check.as_str()).collect();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use plan::{CpuList, Flush, HostPolicy, Inject, RunPlan, Sched, Spin, Workload, WorkloadParams};
+use plan::{CpuList, Flush, HostPolicy, Inject, Lock, RunPlan, Sched, Spin, Workload, WorkloadParams};
 
 use crate::exit::Error;
 use crate::experiment::Experiment;
@@ -74,6 +74,15 @@ pub struct RunArgs {
         value_parser = yes_no, help_heading = "Axes (change every mode of the list)"
     )]
     pub pin: Option<bool>,
+    /// Guest spinlocks, in workloads that take them: ticket, pv
+    #[arg(
+        long,
+        value_name = "LOCK",
+        default_value = "ticket",
+        hide_default_value = true,
+        help_heading = "Axes (change every mode of the list)"
+    )]
+    pub lock: Lock,
 
     /// Virtual machines [1 to 256]
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = count)]
@@ -139,7 +148,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DIR", help_heading = "Scheduler", hide_short_help = true)]
     pub cgroup: Option<PathBuf>,
 
-    /// What the guests do: ebizzy, flush
+    /// What the guests do; `vmmlab list` has the names
     #[arg(long, value_name = "NAME", default_value = "ebizzy", help_heading = "Workload")]
     pub workload: Workload,
     /// Spins before a waiting vCPU halts, in modes that halt [0 to 2^30]
@@ -162,6 +171,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = WorkloadParams::default().threads_per_vcpu, value_parser = count,
         help_heading = "Workload", hide_short_help = true)]
     pub threads_per_vcpu: u32,
+    /// Other constants of the workload; `vmmlab list` has them with their ranges
+    #[arg(long, value_name = "NAME=N,...", value_delimiter = ',', value_parser = param, help_heading = "Workload",
+        hide_short_help = true)]
+    pub param: Vec<(String, u32)>,
     /// Put in a fault that the checks must catch: lost-flush
     #[arg(long, value_name = "FAULT", help_heading = "Workload")]
     pub inject: Option<Inject>,
@@ -192,8 +205,8 @@ impl RunArgs {
     pub fn experiment(&self, allowed: &[u32]) -> Result<Experiment, Error> {
         let pcpus = self.pcpus(allowed)?;
         let Self { host_policy, flush, spin, pin, .. } = *self;
-        // Not `sched`: it is the same for all modes, and no row is named after it.
-        let given = Overrides { host_policy, flush, spin, pin, sched: None };
+        // Not `lock` and `sched`: they are the same for all modes, and no row is named after them.
+        let given = Overrides { host_policy, flush, spin, pin, lock: None, sched: None };
         let mut plans: Vec<RunPlan> = Vec::new();
         for asked in &self.mode {
             let row = Row { mode: asked.mode, overrides: given.or(asked.overrides) };
@@ -209,7 +222,8 @@ impl RunArgs {
                     "--sched host has no host policy '{policy}' (mode {mode}): leave the mode out, or use --sched lab"
                 )));
             }
-            plans.push(RunPlan { sched, ..self.plan(mode, axes, &pcpus)? });
+            let lock = asked.overrides.lock.unwrap_or(self.lock);
+            plans.push(RunPlan { sched, lock, ..self.plan(mode, axes, &pcpus)? });
         }
         for plan in &plans {
             plan.validate()?;
@@ -238,6 +252,28 @@ impl RunArgs {
                 "--pcpus {asked}: CPU {cpu} is not there for this process; it may use CPUs {all}"
             ))),
         }
+    }
+
+    fn params(&self) -> Result<WorkloadParams, Error> {
+        let mut params = WorkloadParams {
+            chunk_pages: self.chunk_pages,
+            search_passes: self.search_passes,
+            flush_per_mille: self.flush_per_mille,
+            threads_per_vcpu: self.threads_per_vcpu,
+            ..WorkloadParams::default()
+        };
+        for (name, value) in &self.param {
+            params.set(name, *value).map_err(|e| Error::Usage(format!("--param {name}={value}: {e}")))?;
+            if !self.workload.params().any(|info| info.id == name) {
+                let (workload, has): (_, Vec<_>) =
+                    (self.workload, self.workload.params().map(|info| info.id).collect());
+                let has = has.join(", ");
+                return Err(Error::Usage(format!(
+                    "--param {name}={value}: workload {workload} does not read it; it has {has}"
+                )));
+            }
+        }
+        Ok(params)
     }
 
     fn plan(&self, mode: String, axes: plan::Axes, pcpus: &CpuList) -> Result<RunPlan, Error> {
@@ -274,18 +310,20 @@ impl RunArgs {
             duration_ns: self.duration.ns,
             warmup_ns: self.warmup.ns,
             workload: self.workload,
-            params: WorkloadParams {
-                chunk_pages: self.chunk_pages,
-                search_passes: self.search_passes,
-                flush_per_mille: self.flush_per_mille,
-                threads_per_vcpu: self.threads_per_vcpu,
-            },
+            params: self.params()?,
+            lock: self.lock,
             inject: self.inject,
             seed: 0,
             block: 0,
             cgroup: self.cgroup.clone(),
         })
     }
+}
+
+/// `NAME=N`; whether the name exists is told with the plan.
+fn param(text: &str) -> Result<(String, u32), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=N")?;
+    Ok((name.to_owned(), count(value)?))
 }
 
 fn yes_no(text: &str) -> Result<bool, String> {
@@ -369,6 +407,13 @@ mod tests {
             ("--flush-per-mille 1001", ["--flush-per-mille 1001", "0 to 1000"]),
             ("--workload ebbizy", ["'ebbizy'", "did you mean 'ebizzy'?"]),
             ("--inject lost-flsh", ["'lost-flsh'", "did you mean 'lost-flush'?"]),
+            ("--workload hackbench --param gruops=2", ["'gruops'", "did you mean 'groups'?"]),
+            ("--workload hackbench --param groups=65", ["--param groups 65", "1 to 64"]),
+            ("--workload hackbench --param jobs=2", ["jobs=2: workload hackbench does not read it", "groups, pairs"]),
+            ("--workload hackbench --param groups", ["'groups'", "write NAME=N"]),
+            ("--workload hackbench --vms 256 --vcpus 1 --param groups=64", ["655360 threads", "more than 131072"]),
+            ("--lock pv", ["--lock pv changes nothing in workload ebizzy", "leave it out"]),
+            ("--lock vp", ["'vp'", "did you mean 'pv'?"]),
             ("--cgroup /absent", ["--cgroup /absent", "delegated to you"]),
             ("--seed x", ["'x' for '--seed", "42 or 0x2a"]),
         ] {

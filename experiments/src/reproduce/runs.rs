@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use plan::{Axes, Control, CpuList, Engine, EngineError, RunPlan, Sched, Workload, WorkloadParams};
+use plan::{Axes, Control, CpuList, Engine, EngineError, Lock, RunPlan, Sched, Workload, WorkloadParams};
 use serde::Deserialize;
 use sim::{Machine, Options, Sim};
 
@@ -182,6 +182,7 @@ impl Plans {
             warmup_ns: if q.staggered { 0 } else { self.file.protocol.warmup_ms * 1_000_000 },
             workload: Workload::Ebizzy,
             params: self.file.ebizzy.clone(),
+            lock: Lock::Ticket,
             inject: None,
             seed: self.seed.wrapping_add(run),
             block: u32::try_from(run).unwrap_or(u32::MAX),

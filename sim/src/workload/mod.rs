@@ -54,8 +54,8 @@ impl Program {
     #[must_use]
     pub(crate) fn new(workload: Workload) -> Self {
         match workload {
-            Workload::Ebizzy => Self::Ebizzy(ebizzy::Ebizzy::default()),
             Workload::Flush => Self::Flush(false),
+            _ => Self::Ebizzy(ebizzy::Ebizzy::default()),
         }
     }
 

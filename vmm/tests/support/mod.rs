@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plan::{Control, Engine, Mode, RunPlan, RunRecord, Sched, Workload, WorkloadParams};
+use plan::{Control, Engine, Lock, Mode, RunPlan, RunRecord, Sched, Workload, WorkloadParams};
 use vmm::{Kvm, Options};
 
 /// True if KVM can be used. If not: says which test is skipped and why, or panics where VMMLAB_REQUIRE_KVM=1 forbids it.
@@ -37,6 +37,7 @@ pub(crate) fn plan(mode: Mode, vms: u32, sched: Sched) -> RunPlan {
         warmup_ns: 100_000_000,
         workload: Workload::Ebizzy,
         params: WorkloadParams::default(),
+        lock: Lock::Ticket,
         inject: None,
         seed: 1,
         block: 0,
