@@ -40,10 +40,6 @@ impl Cpu {
         Self { index, page, results }
     }
 
-    pub(crate) fn bit(&self) -> u64 {
-        1 << self.index
-    }
-
     pub(crate) fn counters(&self) -> &'static Counters {
         &self.results.counters
     }
@@ -95,13 +91,4 @@ pub(crate) fn print(cpu: Cpu, message: fmt::Arguments<'_>) {
 pub(crate) fn rdtsc() -> u64 {
     // SAFETY: CR4.TSD is clear.
     unsafe { core::arch::x86_64::_rdtsc() }
-}
-
-/// The vCPUs of a mask, ascending.
-pub(crate) fn bits(mut mask: u64) -> impl Iterator<Item = u32> {
-    core::iter::from_fn(move || {
-        let bit = (mask != 0).then(|| mask.trailing_zeros())?;
-        mask &= mask - 1;
-        Some(bit)
-    })
 }

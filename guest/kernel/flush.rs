@@ -10,30 +10,34 @@ use core::hint::spin_loop;
 
 use abi::call::Call;
 use abi::params::{Flush, Params};
-use abi::state::Marked;
-use abi::sync::AtomicU64;
-use abi::sync::Ordering::{Acquire, SeqCst};
-use abi::vcpu::Phase;
+use abi::shootdown::{Round, Shootdown, Vcpus};
+use abi::state::StateWord;
+use abi::vcpu::{FlushLine, KickLine, Phase};
 
-use crate::cpu::{Cpu, bits, page, rdtsc};
+use crate::cpu::{Cpu, page, rdtsc};
 use crate::stubs::gate_flush;
 
-/// Flush generation of the one address space. Read by the flush handler.
-pub(crate) static TLB_GEN: AtomicU64 = AtomicU64::new(0);
+/// The one address space. The flush handler reads its generation.
+pub(crate) static SPACE: Shootdown = Shootdown::new();
 
-/// vCPUs that may use the window.
-static ONLINE: AtomicU64 = AtomicU64::new(0);
+/// Every vCPU's page.
+struct Pages;
+
+impl Vcpus for Pages {
+    fn state(&self, vcpu: u32) -> &StateWord {
+        &page(vcpu).state.0
+    }
+    fn flush(&self, vcpu: u32) -> &FlushLine {
+        &page(vcpu).flush.0
+    }
+    fn kick(&self, vcpu: u32) -> &KickLine {
+        &page(vcpu).kick.0
+    }
+}
 
 /// Iterations of a wait between two rescans for targets that stopped after their IPI. An iteration takes about 0.1 us, an
 /// IPI to a running target 50 us: often enough to save a time slice, too seldom to be felt by the target's word.
 const RESCAN: u32 = 256;
-
-/// To be called before the first use of the window.
-pub(crate) fn come_online(cpu: Cpu) {
-    // A read-modify-write: either a flush's look at the mask sees the bit, or what this vCPU reads from page tables
-    // afterwards includes the entries that the flush had cleared.
-    ONLINE.fetch_or(cpu.bit(), SeqCst);
-}
 
 /// One way to flush, fixed at boot.
 #[derive(Clone, Copy)]
@@ -81,16 +85,15 @@ impl Pending<'_> {
     pub(crate) fn finish(self) {
         let cpu = self.cpu;
         let counters = cpu.counters();
-        // Orders the cleared entries before the generation and the generation before the look at the mask.
-        let generation = TLB_GEN.fetch_add(1, SeqCst) + 1;
-        let targets = ONLINE.load(SeqCst) & !cpu.bit();
+        let round = SPACE.begin(cpu.index);
+        let targets = round.missing();
         if targets != 0 {
             counters.flush_targets.add(u64::from(targets.count_ones()));
             cpu.phase(Phase::FlushSpin);
             if self.flusher.strategy == Flush::Hypercall {
                 cpu.call_mask(Call::FlushOnEnter, targets);
             } else {
-                self.flusher.flush_others(Wait { cpu, generation, missing: targets, sent: 0 });
+                self.flusher.flush_others(Wait { cpu, round, sent: 0 });
             }
             cpu.phase(Phase::Work);
             let cycles = rdtsc().saturating_sub(self.begin);
@@ -107,12 +110,13 @@ impl Flusher {
         if self.marks() {
             wait.mark_stopped();
         }
-        if wait.missing == 0 {
+        let running = wait.round.missing();
+        if running == 0 {
             return;
         }
-        counters.flush_ipis.add(u64::from(wait.missing.count_ones()));
+        counters.flush_ipis.add(u64::from(running.count_ones()));
         wait.sent = rdtsc();
-        wait.cpu.call_mask(Call::SendIpi, wait.missing);
+        wait.cpu.call_mask(Call::SendIpi, running);
         flush_wait(self, &mut wait);
     }
 }
@@ -142,17 +146,9 @@ fn flush_wait(flusher: &Flusher, wait: &mut Wait) {
 /// Halts once, unless a target acknowledges before it can; the last handler kicks. See "Halting" in the ABI page.
 #[inline(never)]
 fn flush_wait_halt(wait: &mut Wait) {
-    let kick = &wait.cpu.page.kick.0;
-    let armed = wait.missing;
-    if armed == 0 {
-        return;
-    }
-    kick.arm(armed);
-    for target in bits(armed) {
-        page(target).kick.0.register(wait.cpu.index);
-    }
-    let acknowledged = armed & !wait.look();
-    if !kick.disarm(acknowledged) {
+    let (acknowledged, halt) = wait.round.arm_halt(&Pages);
+    wait.delivered(acknowledged);
+    if !halt {
         return;
     }
     let counters = wait.cpu.counters();
@@ -168,9 +164,7 @@ fn flush_wait_halt(wait: &mut Wait) {
 /// A flush that waits for acknowledgements.
 struct Wait {
     cpu: Cpu,
-    generation: u64,
-    /// Targets that have neither acknowledged nor been marked.
-    missing: u64,
+    round: Round,
     /// When the IPI was sent.
     sent: u64,
 }
@@ -178,24 +172,20 @@ struct Wait {
 impl Wait {
     /// Drops the targets that have acknowledged; returns those left.
     fn look(&mut self) -> u64 {
-        for target in bits(self.missing) {
-            if page(target).flush.0.flushed_gen.load(Acquire) >= self.generation {
-                self.missing &= !(1 << target);
-                self.cpu.results.ipi_delivery.record(rdtsc().saturating_sub(self.sent));
-            }
+        let acknowledged = self.round.look(&Pages);
+        self.delivered(acknowledged);
+        self.round.missing()
+    }
+
+    fn delivered(&self, acknowledged: u64) {
+        for _ in 0..acknowledged.count_ones() {
+            self.cpu.results.ipi_delivery.record(rdtsc().saturating_sub(self.sent));
         }
-        self.missing
     }
 
     /// Marks and drops the targets that do not run; returns how many.
     fn mark_stopped(&mut self) -> u64 {
-        let before = self.missing;
-        for target in bits(before) {
-            if page(target).state.0.mark_flush() == Marked::Deferred {
-                self.missing &= !(1 << target);
-            }
-        }
-        let marked = u64::from((before & !self.missing).count_ones());
+        let marked = u64::from(self.round.mark_stopped(&Pages).count_ones());
         self.cpu.counters().flush_marks.add(marked);
         marked
     }

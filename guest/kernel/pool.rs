@@ -14,10 +14,11 @@
 
 use abi::VCPUS_MAX;
 use abi::layout::{Geometry, SPARE_SETS};
+use abi::shootdown::bits;
 use abi::sync::Ordering::SeqCst;
 use abi::vcpu::Phase;
 
-use crate::cpu::{Cpu, bits, page};
+use crate::cpu::{Cpu, page};
 use crate::flush::SpinHint;
 
 const SETS_MAX: usize = (Geometry::THREADS_MAX + SPARE_SETS) as usize;

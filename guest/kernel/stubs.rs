@@ -237,7 +237,7 @@ global_asm!(
     ".popsection",
 
     main = sym crate::main,
-    tlb_gen = sym crate::flush::TLB_GEN,
+    tlb_gen = sym crate::flush::SPACE,
     index = const offset_of!(VcpuPage, host.0.index),
     epoch = const offset_of!(VcpuPage, flush.0.epoch),
     flushed_gen = const offset_of!(VcpuPage, flush.0.flushed_gen),

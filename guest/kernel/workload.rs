@@ -198,7 +198,7 @@ pub(crate) fn start(cpu: Cpu, params: &Params) -> ! {
         cpu.stop(Report::BadParams)
     };
     cpu.call(Call::Report, Report::Online as u32);
-    crate::flush::come_online(cpu);
+    crate::flush::SPACE.come_online(cpu.index);
     cpu.phase(abi::vcpu::Phase::Work);
     run(cpu, params, geometry, workload, flusher);
     cpu.stop(Report::Done)

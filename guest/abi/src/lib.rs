@@ -26,8 +26,11 @@ pub mod call;
 pub mod header;
 pub mod histogram;
 pub mod layout;
+#[cfg(all(test, loom))]
+mod model;
 pub mod params;
 pub mod results;
+pub mod shootdown;
 pub mod state;
 pub mod sync;
 pub mod vcpu;

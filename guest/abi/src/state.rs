@@ -81,7 +81,7 @@ pub struct Entered {
 /// every vCPU as [`HALTED`].
 #[derive(Debug, Default)]
 #[repr(transparent)]
-pub struct StateWord(AtomicU32);
+pub struct StateWord(pub(crate) AtomicU32);
 
 impl StateWord {
     /// Host: the vCPU has stopped. To be called by the thread that owns it, after `KVM_RUN` returned. Idempotent, and
@@ -202,46 +202,5 @@ mod tests {
         assert!(word.enter().flush);
         assert_eq!(word.mark_flush(), Marked::Running);
         assert!(!word.flush_pending());
-    }
-}
-
-/// Run with `LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS="--cfg loom" cargo test -p abi --release model`.
-#[cfg(all(test, loom))]
-mod model {
-    use super::*;
-    use loom::sync::Arc;
-    use loom::sync::atomic::AtomicBool;
-    use loom::thread;
-
-    /// One translation: `mapped` is the page-table entry, the target caches it while it runs and drops it when it
-    /// flushes. Whenever the initiator's mark is deferred, the target must not use the cached entry again.
-    #[test]
-    fn a_deferred_flush_is_done_before_the_target_executes() {
-        loom::model(|| {
-            let word = Arc::new(StateWord::default());
-            let mapped = Arc::new(AtomicBool::new(true));
-            let deferred = Arc::new(AtomicBool::new(false));
-            let initiator = {
-                let (word, mapped, deferred) = (word.clone(), mapped.clone(), deferred.clone());
-                thread::spawn(move || {
-                    mapped.store(false, Ordering::Relaxed);
-                    if word.mark_flush() == Marked::Deferred {
-                        deferred.store(true, Ordering::Release);
-                    }
-                })
-            };
-            let mut cached = mapped.load(Ordering::Relaxed);
-            for _ in 0..2 {
-                word.stop(Stop::Preempted);
-                // A second stop of a stopped vCPU must not wipe the mark.
-                word.stop(Stop::Preempted);
-                if word.enter().flush {
-                    cached = mapped.load(Ordering::Relaxed);
-                }
-                let completed = deferred.load(Ordering::Acquire);
-                assert!(!(completed && cached), "used a translation whose flush had completed");
-            }
-            initiator.join().unwrap();
-        });
     }
 }

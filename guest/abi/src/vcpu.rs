@@ -28,7 +28,7 @@ pub struct HostLine {
 }
 
 /// Written by the flush handler and the local flush of this vCPU (ring 0). The host does not read it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct FlushLine {
     /// Acknowledgement: the flush generation that was current before this vCPU's last flush began. Only grows.
@@ -183,77 +183,3 @@ const _: () = {
     assert!(offset_of!(VcpuPage, exception) == 320);
     assert!(offset_of!(VcpuPage, console) == 384);
 };
-
-/// Run with `LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS="--cfg loom" cargo test -p abi --release model`.
-#[cfg(all(test, loom))]
-mod model {
-    use super::*;
-    use loom::sync::Arc;
-    use loom::sync::atomic::AtomicBool;
-    use loom::thread;
-
-    const WAITER: u32 = 0;
-
-    #[derive(Default)]
-    struct Machine {
-        waiter: KickLine,
-        targets: [KickLine; 2],
-        flushed: [AtomicU64; 2],
-        kicked: AtomicBool,
-    }
-
-    impl Machine {
-        /// The second half of the flush handler of target 1 + `index`.
-        fn kick_waiters(&self, index: usize, waiters: u64) {
-            let own = 1 << (index + 1);
-            if waiters != 0 && self.waiter.remaining.fetch_and(!own, Ordering::SeqCst) & !own == 0 {
-                self.kicked.store(true, Ordering::SeqCst);
-            }
-        }
-
-        fn flush_handler(&self, index: usize) {
-            self.flushed[index].store(1, Ordering::Release);
-            let waiters = self.targets[index].waiters.swap(0, Ordering::SeqCst);
-            self.kick_waiters(index, waiters);
-        }
-
-        /// One round of the waiter; true if it halts.
-        fn halt(&self) -> bool {
-            self.waiter.arm(0b110);
-            self.targets.iter().for_each(|target| target.register(WAITER));
-            let flushed = |index: usize| self.flushed[index].load(Ordering::Acquire);
-            self.waiter.disarm(flushed(0) << 1 | flushed(1) << 2)
-        }
-    }
-
-    /// `late`: the first target is still in a handler run of an earlier round, in which it had taken the waiter's bit.
-    fn a_waiter_that_halts_is_kicked(late: bool) {
-        loom::model(move || {
-            let machine = Arc::new(Machine::default());
-            let targets = [0, 1].map(|index| {
-                let machine = machine.clone();
-                thread::spawn(move || {
-                    if late && index == 0 {
-                        machine.kick_waiters(index, 1 << WAITER);
-                    }
-                    machine.flush_handler(index);
-                })
-            });
-            let halted = machine.halt();
-            for target in targets {
-                target.join().unwrap();
-            }
-            assert!(!halted || machine.kicked.load(Ordering::SeqCst), "halted, and nobody kicks");
-        });
-    }
-
-    #[test]
-    fn no_kick_is_lost() {
-        a_waiter_that_halts_is_kicked(false);
-    }
-
-    #[test]
-    fn a_late_handler_loses_no_kick() {
-        a_waiter_that_halts_is_kicked(true);
-    }
-}
