@@ -13,16 +13,17 @@
 #![forbid(unsafe_code)]
 
 pub mod cli;
+pub mod compare;
 pub mod driver;
 pub mod exit;
 pub mod experiment;
+pub mod format;
 pub mod host;
 pub mod interrupt;
 pub mod reproduce;
 pub mod result;
 pub mod row;
 pub mod simulator;
-pub mod stats;
 pub mod store;
 pub mod table;
 pub mod topology;

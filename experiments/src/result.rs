@@ -11,13 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::Experiment;
 use crate::host::Fingerprint;
-use crate::stats;
 
 /// The name of this schema.
 pub const SCHEMA: &str = "vmmlab.result/1";
-
-/// The confidence that intervals reach at least.
-pub const CONFIDENCE: f64 = 0.95;
 
 /// Everything that an experiment measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -103,12 +99,12 @@ impl ResultFile {
 fn change(own: &BTreeMap<u32, f64>, reference: &BTreeMap<u32, f64>, against: &str) -> Option<Change> {
     let (of, to): (Vec<f64>, Vec<f64>) =
         own.iter().filter_map(|(block, rate)| Some((*rate, *reference.get(block)?))).unzip();
-    let found = stats::estimate(&stats::log_ratios(&of, &to)?, CONFIDENCE)?;
+    let found = stats::Tests::default().paired(&stats::log_ratios(&of, &to)?)?;
     Some(Change {
         against: against.into(),
         percent: stats::percent(found.centre),
         interval_percent: found.interval.map(|i| [stats::percent(i.low), stats::percent(i.high)]),
         confidence: found.interval.map(|i| i.confidence),
-        blocks: found.n,
+        blocks: found.blocks_min(),
     })
 }

@@ -12,11 +12,11 @@ use std::fmt::Write;
 
 use clap::builder::styling::{AnsiColor, Style};
 use plan::{RunPlan, RunStatus, Workload};
+use stats::BLOCKS_MIN;
 
 pub use why::LEGEND;
 
 use crate::result::{ResultFile, RowSummary};
-use crate::stats::{self, BLOCKS_MIN};
 use grid::Column;
 
 const BOLD: Style = Style::new().bold();

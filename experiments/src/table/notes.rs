@@ -6,7 +6,6 @@ use plan::{RunRecord, RunStatus};
 
 use super::{figure, line};
 use crate::result::ResultFile;
-use crate::stats;
 
 pub(super) fn notes(page: &mut String, result: &ResultFile) {
     if result.runs.is_empty() {
