@@ -10,6 +10,7 @@
 //! | `gang-next` | `gang-next` (V1)| `ipi`      | busy | yes |
 //! | `gang`      | `gang` (V2)     | `ipi`      | busy | yes |
 //! | `ple`       | `ple`           | `ipi`      | ple  | no  |
+//! | `gang-next-ple` | `gang-next-ple` | `ipi`  | ple  | yes |
 //! | `gang-ple`  | `gang-ple`      | `ipi`      | ple  | yes |
 //! | `pvflush`   | `cfs`           | `pvflush`  | halt | no  |
 //! | `halt-kick` | `cfs`           | `halt-kick`| halt | no  |
@@ -62,6 +63,8 @@ named! {
         Gang = "gang",
         /// CFS with `kvm_vcpu_on_spin` directed yield.
         Ple = "ple",
+        /// Gang V1 and directed yield.
+        GangNextPle = "gang-next-ple",
         /// Gang V2 and directed yield.
         GangPle = "gang-ple",
     }
@@ -71,12 +74,12 @@ impl HostPolicy {
     /// True where fellow CPUs are asked to co-schedule a group.
     #[must_use]
     pub const fn is_gang(self) -> bool {
-        matches!(self, Self::GangNext | Self::Gang | Self::GangPle)
+        matches!(self, Self::GangNext | Self::Gang | Self::GangNextPle | Self::GangPle)
     }
     /// True where a detected spin makes the host yield to a sibling.
     #[must_use]
     pub const fn is_ple(self) -> bool {
-        matches!(self, Self::Ple | Self::GangPle)
+        matches!(self, Self::Ple | Self::GangNextPle | Self::GangPle)
     }
 }
 
@@ -148,6 +151,8 @@ named! {
         Gang = "gang",
         /// Pause-loop exits with directed yield.
         Ple = "ple",
+        /// Gang V1 and directed yield.
+        GangNextPle = "gang-next-ple",
         /// Gang V2 and directed yield.
         GangPle = "gang-ple",
         /// Flush on entry for the sleeping, halt and kick for the running.
@@ -172,6 +177,7 @@ impl Mode {
             Self::GangNext => (H::GangNext, F::Ipi, S::Busy, true),
             Self::Gang => (H::Gang, F::Ipi, S::Busy, true),
             Self::Ple => (H::Ple, F::Ipi, S::Ple, false),
+            Self::GangNextPle => (H::GangNextPle, F::Ipi, S::Ple, true),
             Self::GangPle => (H::GangPle, F::Ipi, S::Ple, true),
             Self::PvFlush => (H::Cfs, F::PvFlush, S::Halt, false),
             Self::HaltKick => (H::Cfs, F::HaltKick, S::Halt, false),

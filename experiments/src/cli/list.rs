@@ -63,6 +63,7 @@ fn about(mode: Mode) -> &'static str {
         Mode::GangNext => "run a VM's vCPUs together, as a hint (V1)",
         Mode::Gang => "run a VM's vCPUs together (V2)",
         Mode::Ple => "a spinning vCPU yields to a sibling",
+        Mode::GangNextPle => "gang-next and ple",
         Mode::GangPle => "gang and ple",
         Mode::PvFlush => "flush sleepers on entry, halt for the rest",
         Mode::HaltKick => "halt until the last one has flushed",

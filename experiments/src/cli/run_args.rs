@@ -59,7 +59,7 @@ pub struct RunArgs {
     /// changed by appending it: gang+flush=on-enter.
     #[arg(long, value_name = "MODE,...", value_delimiter = ',', default_value = "base,gang,pvflush,ple")]
     pub mode: Vec<Row>,
-    /// Host policy: cfs, gang-next, gang, ple, gang-ple
+    /// Host policy: cfs, gang-next, gang, ple, gang-next-ple, gang-ple
     #[arg(long, value_name = "POLICY", help_heading = "Axes (change every mode of the list)")]
     pub host_policy: Option<HostPolicy>,
     /// Flush strategy: ipi, halt-kick, on-enter, hypercall, pvflush

@@ -1,28 +1,44 @@
-//! `vmmlab reproduce gang-cfs`: a published set of tables beside what the simulator makes of the same question.
+//! `vmmlab reproduce`: published tables beside what the simulator makes of the same questions.
 //!
 //! ```text
-//!   published/gang-cfs.toml ─┐
-//!   gang-cfs.toml (protocol) ├─► tables: which runs each cell needs ─► runs, all cores ─► cells ─► page or JSON
-//!   machines/*.toml (costs) ─┘
+//!   published figures ─┐
+//!   protocol           ├─► one module an experiment ─► Reproduction: tables, demands, scores ─► text, Markdown, JSON
+//!   machines (costs)  ─┘
 //! ```
-//! Only the nine numbers of `pvflush-nonple` were fitted. Every other cell is a prediction of the same machine description,
-//! and the page says which of them miss.
-mod checks;
+//! What was fitted to published numbers says so in the table that shows them; every other cell is a prediction of the same
+//! machine description, and the page says which of them miss.
+mod gang_cfs;
 mod page;
-mod published;
-mod runs;
-mod tables;
+mod parallel;
 
 use std::collections::BTreeMap;
 
 use plan::EngineError;
 use serde::Serialize;
 
+pub use gang_cfs::gang_cfs;
 pub use page::{json, text};
-pub use runs::Protocol;
+pub(crate) use parallel::in_parallel;
 
-use published::Published;
-use runs::{Asked, Plans};
+/// How long and how often an experiment's runs are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Under two minutes on two cores.
+    Quick,
+    /// What the pages under `docs/` show.
+    Full,
+}
+
+impl Protocol {
+    /// Its name in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
+}
 
 /// One number of a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -39,6 +55,15 @@ pub struct Cell {
     pub ratio: Option<f64>,
 }
 
+impl Cell {
+    /// A cell with its ratio.
+    #[must_use]
+    pub fn new(row: &str, column: &str, published: Option<f64>, ours: f64) -> Self {
+        let ratio = published.filter(|p| *p != 0.0).map(|p| ours / p);
+        Self { row: row.into(), column: column.into(), published, ours: Some(ours), ratio }
+    }
+}
+
 /// A table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Table {
@@ -50,6 +75,14 @@ pub struct Table {
     pub notes: Vec<String>,
     /// Row by row.
     pub cells: Vec<Cell>,
+}
+
+impl Table {
+    /// A table with its notes.
+    #[must_use]
+    pub fn new(id: &str, title: &str, notes: &[&str], cells: Vec<Cell>) -> Self {
+        Self { id: id.into(), title: title.into(), notes: notes.iter().map(|n| (*n).to_owned()).collect(), cells }
+    }
 }
 
 /// A demand on the numbers, and whether they meet it.
@@ -65,20 +98,34 @@ pub struct Check {
     pub fitted: bool,
 }
 
-/// Signs of the published gains of 10 points and more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+impl Check {
+    /// A demand on numbers that were not fitted.
+    #[must_use]
+    pub fn new(demand: &str, found: String, met: bool) -> Self {
+        Self { demand: demand.into(), found, met, fitted: false }
+    }
+}
+
+/// How many published changes have the sign that ours have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Score {
     /// Those that ours share.
     pub signs_right: u32,
-    /// All that the simulator has a workload and a mode for.
+    /// All that are clear enough to count.
     pub signs_all: u32,
 }
 
-/// Everything that was reproduced.
+/// Everything that was reproduced of one publication.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Reproduction {
     /// Schema of the JSON form.
     pub schema: &'static str,
+    /// Name of the experiment on the command line.
+    pub experiment: &'static str,
+    /// What was published, and where.
+    pub title: String,
+    /// What all runs have in common, in one line.
+    pub setup: String,
     /// Seed of all runs.
     pub seed: u64,
     /// `quick` or `full`.
@@ -87,32 +134,20 @@ pub struct Reproduction {
     pub tables: Vec<Table>,
     /// The demands.
     pub checks: Vec<Check>,
-    /// Signs of the ebizzy gains.
+    /// The score of the experiment's main workload.
     pub score: Score,
+    /// The scores of the others, by workload.
+    pub scores: BTreeMap<String, Score>,
+    /// What the score counts, in words.
+    pub score_counts: String,
     /// What is not reproduced, and why.
     pub missing: Vec<String>,
 }
 
-/// Reproduces the tables of "Gang scheduling in CFS".
-///
-/// # Errors
-/// A data file of the program that cannot be read, or a run that the simulator refuses.
-pub fn gang_cfs(protocol: Protocol, seed: u64) -> Result<Reproduction, EngineError> {
-    let published = Published::read()?;
-    let plans = Plans::read(protocol, seed)?;
-    // The tables are made twice: first to learn which runs they need, then with the answers.
-    let mut asked = Asked::Collecting(Vec::new());
-    tables::all(&published, &mut asked);
-    let Asked::Collecting(questions) = asked else { return Err(broken("the questions were answered too early")) };
-    let answers: BTreeMap<_, _> = runs::answer(&plans, questions)?;
-    let mut asked = Asked::Answered(answers);
-    let tables = tables::all(&published, &mut asked);
-    let checks = checks::all(&tables);
-    let score = checks::score(&tables);
-    let missing = page::MISSING.iter().map(|text| (*text).to_owned()).collect();
-    Ok(Reproduction { schema: "vmmlab.reproduce/1", seed, protocol: protocol.name(), tables, checks, score, missing })
-}
+/// Schema of [`Reproduction`].
+pub const SCHEMA: &str = "vmmlab.reproduce/1";
 
-fn broken(what: &str) -> EngineError {
+/// A fault of the program's own data.
+pub(crate) fn broken(what: &str) -> EngineError {
     EngineError::Internal { what: what.into(), source: None }
 }

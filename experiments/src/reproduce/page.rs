@@ -3,23 +3,6 @@ use std::fmt::Write;
 
 use super::{Reproduction, Table};
 
-/// What is not reproduced, and why.
-pub(super) const MISSING: &[&str] = &[
-    "kernbench, specjbb, hackbench, dbench: the simulator has no model of them yet (fork and exec phases; stop-the-world \
-     barriers; guest spinlocks with holder preemption; a shared disk). Their rows are left out, not guessed.",
-    "V1 on the PLE machine: the published column is V1 with directed yield, which is no host policy here yet.",
-    "32-bit tables: noisier guests that were used again between benchmarks; not attempted.",
-    "Time in the flush wait under gang: published 7 and 23 %, ours less. Suspected: here fellows answer their leader within \
-     microseconds; theirs did when their interrupt handler and their vCPU's exit let them.",
-    "PLE: directed yield is too good here, so base is too fast, exits are too few and gang gains nothing. The published \
-     counts want many exits and few useful yields. Later kernels' limits on who receives are switches of the policy, \
-     and off, as in 3.2; none of them was fitted.",
-    "yield-on-hlt: the published guests lost 44 % with HLT kept in the guest; ours halt too rarely for that (mmap_sem is \
-     their only reason to block).",
-    "pin/base is too high at 2 and 4 VMs, V2/base too low at 8: base here profits less from free placement at few VMs, and \
-     more at many, than the published one.",
-];
-
 /// Columns of the text page.
 const WIDTH: usize = 100;
 
@@ -31,8 +14,8 @@ pub fn text(r: &Reproduction) -> String {
         page.push_str(text);
         page.push('\n');
     };
-    line("Gang scheduling in CFS (LKML 2011/12): published, and the simulator beside it");
-    line(&format!("seed {}, {} protocol; machines nonple and ple: 2 sockets x 4 CPUs, assumed", r.seed, r.protocol));
+    line(&r.title);
+    line(&format!("seed {}, {} protocol; {}", r.seed, r.protocol, r.setup));
     for table in &r.tables {
         line("");
         line(&format!("{}: {}", table.id, table.title));
@@ -47,13 +30,17 @@ pub fn text(r: &Reproduction) -> String {
         line(&format!("  {verdict} {}{fitted}: {}", check.demand, check.found));
     }
     line("");
-    let (right, all) = (r.score.signs_right, r.score.signs_all);
-    line(&format!("Signs of the published 64-bit ebizzy gains above 10 points: {right} of {all} right"));
-    line("");
+    if r.score.signs_all > 0 {
+        line(&format!("{}: {} of {} right", r.score_counts, r.score.signs_right, r.score.signs_all));
+        for (workload, score) in &r.scores {
+            line(&format!("  the same of {workload}: {} of {}", score.signs_right, score.signs_all));
+        }
+        line("");
+    }
     line("Not reproduced, or not well");
     r.missing.iter().for_each(|text| wrap(text, "  - ", &mut line));
     line("");
-    line(&format!("again    vmmlab reproduce gang-cfs{} --seed {}", quick(r), r.seed));
+    line(&format!("again    vmmlab reproduce {}{} --seed {}", r.experiment, quick(r), r.seed));
     page
 }
 
@@ -122,17 +109,23 @@ mod tests {
         let table = Table { id: "t".into(), title: "title".into(), notes, cells };
         let check = Check { demand: "a < b".into(), found: "1, 2".into(), met: true, fitted: true };
         let r = Reproduction {
-            schema: "vmmlab.reproduce/1",
+            schema: super::super::SCHEMA,
+            experiment: "gang-cfs",
+            title: "Title".into(),
+            setup: "machines".into(),
             seed: 7,
             protocol: "quick",
             tables: vec![table],
             checks: vec![check],
             score: Score { signs_right: 1, signs_all: 2 },
-            missing: MISSING.iter().map(|text| (*text).to_owned()).collect(),
+            scores: [("dbench".to_owned(), Score { signs_right: 0, signs_all: 3 })].into(),
+            score_counts: "Signs".into(),
+            missing: vec!["word ".repeat(60)],
         };
         let page = text(&r);
         assert!(page.lines().all(|line| line.chars().count() <= WIDTH), "{page}");
         assert!(page.contains("3980             -") && page.contains("-          0.12"), "{page}");
+        assert!(page.contains("Signs: 1 of 2 right\n  the same of dbench: 0 of 3\n"), "{page}");
         assert!(page.ends_with("again    vmmlab reproduce gang-cfs --quick --seed 7\n"), "{page}");
         let value: serde_json::Value = serde_json::from_str(&json(&r)).unwrap();
         assert_eq!(value["score"]["signs_all"], 2);

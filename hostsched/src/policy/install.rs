@@ -17,13 +17,15 @@ pub enum PolicyKind {
     Gang,
     /// `kvm_vcpu_on_spin`.
     Ple,
+    /// Gang V1 and `kvm_vcpu_on_spin`.
+    GangNextPle,
     /// Gang V2 and `kvm_vcpu_on_spin`.
     GangPle,
 }
 
 impl PolicyKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Cfs, Self::GangNext, Self::Gang, Self::Ple, Self::GangPle];
+    pub const ALL: [Self; 6] = [Self::Cfs, Self::GangNext, Self::Gang, Self::Ple, Self::GangNextPle, Self::GangPle];
 
     /// Its one spelling.
     #[must_use]
@@ -33,6 +35,7 @@ impl PolicyKind {
             Self::GangNext => "gang-next",
             Self::Gang => "gang",
             Self::Ple => "ple",
+            Self::GangNextPle => "gang-next-ple",
             Self::GangPle => "gang-ple",
         }
     }
@@ -46,7 +49,7 @@ impl fmt::Display for PolicyKind {
 
 /// A name that no policy has.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("host policy '{0}' does not exist: it is one of cfs, gang-next, gang, ple, gang-ple")]
+#[error("host policy '{0}' does not exist: it is one of cfs, gang-next, gang, ple, gang-next-ple, gang-ple")]
 pub struct UnknownPolicy(String);
 
 impl FromStr for PolicyKind {
@@ -74,10 +77,10 @@ pub fn install(host: &mut Host, kind: PolicyKind, settings: &PolicySettings) -> 
     };
     match kind {
         PolicyKind::Cfs | PolicyKind::Ple => {}
-        PolicyKind::GangNext => host.add_policy(gang(host, GangVariant::Next)),
+        PolicyKind::GangNext | PolicyKind::GangNextPle => host.add_policy(gang(host, GangVariant::Next)),
         PolicyKind::Gang | PolicyKind::GangPle => host.add_policy(gang(host, GangVariant::Gang)),
     }
-    if matches!(kind, PolicyKind::Ple | PolicyKind::GangPle) {
+    if matches!(kind, PolicyKind::Ple | PolicyKind::GangNextPle | PolicyKind::GangPle) {
         host.add_policy(Box::new(Ple::new(host, settings.ple)));
     }
     host.policies().iter().flat_map(|p| p.notices()).collect()

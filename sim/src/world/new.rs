@@ -135,8 +135,9 @@ impl World {
         let group = self.host.at(Nanos(self.now), &mut self.rqs, &mut self.fx);
         let group = { group }.group_create(GroupId::ROOT, SHARES, gang)?;
         let first = VcpuId::at(self.vcpus.len());
-        for number in 0..plan.vcpus {
-            self.add_vcpu(plan, vm, group, number)?;
+        let births = self.births(plan.vcpus as usize);
+        for (number, cpu) in (0..plan.vcpus).zip(births) {
+            self.add_vcpu(plan, vm, group, number, cpu)?;
         }
         // Boots a few ms apart, as by hand: equal starts would phase-lock the VMs.
         let jitter = self.rng.below(10_000_000);
@@ -161,11 +162,31 @@ impl World {
         Ok(())
     }
 
-    fn add_vcpu(&mut self, plan: &RunPlan, vm: usize, group: GroupId, number: u32) -> Result<(), SetupError> {
-        let cpus = self.online.len() as u64;
-        let drawn = usize::try_from(self.rng.below(cpus)).unwrap_or(0);
+    /// Where a VM's vCPU threads are born: a new thread goes to the idlest CPU (`SD_BALANCE_FORK`), and its siblings sleep
+    /// there before it, so they spread over all CPUs before any gets a second one; which gets which is drawn.
+    fn births(&mut self, vcpus: usize) -> Vec<CpuId> {
+        let mut births = Vec::with_capacity(vcpus);
+        while births.len() < vcpus {
+            let mut round = self.online.clone();
+            while !round.is_empty() {
+                let drawn = usize::try_from(self.rng.below(round.len() as u64)).unwrap_or(0);
+                births.push(round.swap_remove(drawn));
+            }
+        }
+        births.truncate(vcpus);
+        births
+    }
+
+    fn add_vcpu(
+        &mut self,
+        plan: &RunPlan,
+        vm: usize,
+        group: GroupId,
+        number: u32,
+        born: CpuId,
+    ) -> Result<(), SetupError> {
         let pinned = self.online[number as usize % self.online.len()];
-        let cpu = if plan.axes.pin { pinned } else { self.online[drawn] };
+        let cpu = if plan.axes.pin { pinned } else { born };
         let v = VcpuId::at(self.vcpus.len());
         let vm_id = VmId(u32::try_from(vm).unwrap_or(u32::MAX));
         let spec = TaskSpec {

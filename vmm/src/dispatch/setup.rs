@@ -94,6 +94,7 @@ const fn kind(policy: HostPolicy) -> PolicyKind {
         HostPolicy::GangNext => PolicyKind::GangNext,
         HostPolicy::Gang => PolicyKind::Gang,
         HostPolicy::Ple => PolicyKind::Ple,
+        HostPolicy::GangNextPle => PolicyKind::GangNextPle,
         HostPolicy::GangPle => PolicyKind::GangPle,
     }
 }

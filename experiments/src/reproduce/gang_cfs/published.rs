@@ -64,7 +64,7 @@ pub(super) struct Published {
 
 impl Published {
     pub(super) fn read() -> Result<Self, EngineError> {
-        let text = include_str!("../../published/gang-cfs.toml");
+        let text = include_str!("../../../published/gang-cfs.toml");
         toml::from_str(text).map_err(|source| EngineError::Internal {
             what: "Cannot read the published figures".into(),
             source: Some(source.into()),

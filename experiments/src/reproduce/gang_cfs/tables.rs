@@ -3,7 +3,7 @@ use plan::{Axes, Flush, HostPolicy, Mode, Spin};
 
 use super::published::{Gains, Published};
 use super::runs::{Answer, Asked, Question};
-use super::{Cell, Table};
+use crate::reproduce::{Cell, Table};
 
 /// The columns of the gain tables, in the published order.
 pub(super) const GAIN_COLUMNS: [&str; 4] = ["v1_vs_base", "v1_vs_pin", "v2_vs_base", "v2_vs_pin"];
@@ -22,17 +22,8 @@ pub(super) fn all(published: &Published, asked: &mut Asked) -> Vec<Table> {
     tables
 }
 
-fn cell(row: &str, column: &str, published: Option<f64>, ours: f64) -> Cell {
-    let ratio = published.filter(|p| *p != 0.0).map(|p| ours / p);
-    Cell { row: row.into(), column: column.into(), published, ours: Some(ours), ratio }
-}
-
 fn row(vms: u32) -> String {
     format!("{vms} VMs")
-}
-
-fn table(id: &str, title: &str, notes: &[&str], cells: Vec<Cell>) -> Table {
-    Table { id: id.into(), title: title.into(), notes: notes.iter().map(|n| (*n).to_owned()).collect(), cells }
 }
 
 /// A VM count as the published table gives it.
@@ -60,9 +51,9 @@ fn pvflush(published: &Published, asked: &mut Asked, staggered: bool) -> Table {
             ("on-enter", None, ask(Mode::OnEnter, false)),
             ("pvflush", None, ask(Mode::PvFlush, false)),
         ] {
-            cells.push(cell(&row(vms), column, figure, answer.rate));
+            cells.push(Cell::new(&row(vms), column, figure, answer.rate));
         }
-        cells.push(cell(&row(vms), "pv_flush_stale_reads", None, posted.stale_reads));
+        cells.push(Cell::new(&row(vms), "pv_flush_stale_reads", None, posted.stale_reads));
     }
     let title = "ebizzy records/s, mean per VM";
     let posted =
@@ -70,24 +61,24 @@ fn pvflush(published: &Published, asked: &mut Asked, staggered: bool) -> Table {
     if staggered {
         let fitted =
             "FITTED: base, gang and pv_flush, these nine numbers and nothing else; VM starts 6 % of a run apart.";
-        table(&published.rates.id, title, &[fitted, posted], cells)
+        Table::new(&published.rates.id, title, &[fitted, posted], cells)
     } else {
         let note = "All VMs start together: what a longer run would settle at. Nothing is published for it.";
-        table(&format!("{}-steady", published.rates.id), title, &[note, posted], cells)
+        Table::new(&format!("{}-steady", published.rates.id), title, &[note, posted], cells)
     }
 }
 
-/// The axes of a published column on a machine. V1 with directed yield is a combination that no mode has.
-fn column_axes(machine: &str, policy: HostPolicy, pin: bool) -> Option<Axes> {
+/// The axes of a published column on a machine: with pause-loop exiting every column ran with it.
+fn column_axes(machine: &str, policy: HostPolicy, pin: bool) -> Axes {
     let ple = machine == "ple";
     let host_policy = match (policy, ple) {
         (HostPolicy::Cfs, true) => HostPolicy::Ple,
         (HostPolicy::Gang, true) => HostPolicy::GangPle,
-        (HostPolicy::GangNext, true) => return None,
+        (HostPolicy::GangNext, true) => HostPolicy::GangNextPle,
         (policy, _) => policy,
     };
     let spin = if ple { Spin::Ple } else { Spin::Busy };
-    Some(Axes { host_policy, flush: Flush::Ipi, spin, pin })
+    Axes { host_policy, flush: Flush::Ipi, spin, pin }
 }
 
 /// `100 (new - old) / old`.
@@ -99,23 +90,20 @@ fn gain_table(gains: &Gains, asked: &mut Asked) -> Table {
     let mut cells = Vec::new();
     for line in &gains.ebizzy {
         let vms = count(line[0]);
-        let mut ask = |policy, pin| {
-            let axes = column_axes(&gains.machine, policy, pin)?;
-            Some(asked.ask(Question::of(&gains.machine, axes, vms)))
-        };
+        let mut ask =
+            |policy, pin| asked.ask(Question::of(&gains.machine, column_axes(&gains.machine, policy, pin), vms));
         let [base, pin] = [ask(HostPolicy::Cfs, false), ask(HostPolicy::Cfs, true)];
         let [v1, v2] = [ask(HostPolicy::GangNext, true), ask(HostPolicy::Gang, true)];
         for (i, (new, old)) in [(v1, base), (v1, pin), (v2, base), (v2, pin)].into_iter().enumerate() {
-            let ours = new.zip(old).map(|(new, old)| gain(new, old));
             let (row, column) = (row(vms), GAIN_COLUMNS[i].to_owned());
-            cells.push(Cell { row, column, published: Some(line[i + 1]), ours, ratio: None });
+            cells.push(Cell { row, column, published: Some(line[i + 1]), ours: Some(gain(new, old)), ratio: None });
         }
     }
     let mut notes = vec!["Gains in per cent: 100 x (new - old) / old. Not fitted."];
     if gains.machine == "ple" {
-        notes.push("Every column runs with PLE: base is the mode ple, V2 is gang-ple. V1 with PLE is no mode yet.");
+        notes.push("Every column runs with PLE: base is the mode ple, V1 is gang-next-ple, V2 is gang-ple.");
     }
-    table(&gains.id, "ebizzy, gain of gang scheduling", &notes, cells)
+    Table::new(&gains.id, "ebizzy, gain of gang scheduling", &notes, cells)
 }
 
 /// What the gain tables imply without saying it: (1 + V2/base) / (1 + V2/pin).
@@ -126,16 +114,15 @@ fn implied_pin(published: &Published, asked: &mut Asked) -> Table {
             let vms = count(line[0]);
             let implied = (1.0 + line[3] / 100.0) / (1.0 + line[4] / 100.0);
             let mut ask = |pin| {
-                let axes = column_axes(&gains.machine, HostPolicy::Cfs, pin)?;
-                Some(asked.ask(Question::of(&gains.machine, axes, vms)).rate)
+                let axes = column_axes(&gains.machine, HostPolicy::Cfs, pin);
+                asked.ask(Question::of(&gains.machine, axes, vms)).rate
             };
-            if let (Some(base), Some(pin)) = (ask(false), ask(true)) {
-                let ours = if base > 0.0 { pin / base } else { 0.0 };
-                cells.push(cell(&row(vms), &gains.machine, Some(implied), ours));
-            }
+            let (base, pin) = (ask(false), ask(true));
+            let ours = if base > 0.0 { pin / base } else { 0.0 };
+            cells.push(Cell::new(&row(vms), &gains.machine, Some(implied), ours));
         }
     }
-    table("implied-pin", "ebizzy, pinned over base", &["Implied by the gain tables. Not fitted."], cells)
+    Table::new("implied-pin", "ebizzy, pinned over base", &["Implied by the gain tables. Not fitted."], cells)
 }
 
 fn ple_parameters(published: &Published, asked: &mut Asked) -> Table {
@@ -149,14 +136,14 @@ fn ple_parameters(published: &Published, asked: &mut Asked) -> Table {
         };
         let answer = asked.ask(question);
         let row = format!("gap {} window {}", line.ple_gap, line.ple_window);
-        cells.push(cell(&row, "ebizzy_rec_s", Some(line.rec_s), answer.rate));
-        cells.push(cell(&row, "pause_exits", Some(line.pause_exits), answer.pause_exits_per_s * p.seconds));
+        cells.push(Cell::new(&row, "ebizzy_rec_s", Some(line.rec_s), answer.rate));
+        cells.push(Cell::new(&row, "pause_exits", Some(line.pause_exits), answer.pause_exits_per_s * p.seconds));
     }
     let notes = [
         "Base with PLE, 8 VMs; exits are given for the 60 s of the published runs.",
         "The ratio of exits between the windows is built in: pause_gap was computed from it.",
     ];
-    table(&p.id, "ebizzy records/s and pause-loop exits", &notes, cells)
+    Table::new(&p.id, "ebizzy records/s and pause-loop exits", &notes, cells)
 }
 
 fn yield_on_hlt(published: &Published, asked: &mut Asked) -> Table {
@@ -165,8 +152,13 @@ fn yield_on_hlt(published: &Published, asked: &mut Asked) -> Table {
         |yield_on_hlt| asked.ask(Question { yield_on_hlt, ..Question::of(&y.machine, Mode::Gang.axes(), y.vms) }).rate;
     let [on, off] = [ask(true), ask(false)];
     let ours = if on > 0.0 { off / on } else { 0.0 };
-    let cells = vec![cell(&row(y.vms), "off_over_on", Some(y.off / y.on), ours)];
-    table(&y.id, "ebizzy under gang, yield_on_hlt = 0 over 1", &["Only the ratio is comparable. Not fitted."], cells)
+    let cells = vec![Cell::new(&row(y.vms), "off_over_on", Some(y.off / y.on), ours)];
+    Table::new(
+        &y.id,
+        "ebizzy under gang, yield_on_hlt = 0 over 1",
+        &["Only the ratio is comparable. Not fitted."],
+        cells,
+    )
 }
 
 fn flush_wait(published: &Published, asked: &mut Asked) -> Table {
@@ -174,15 +166,13 @@ fn flush_wait(published: &Published, asked: &mut Asked) -> Table {
     for line in &published.flush_wait {
         for (policy, column, figure) in [(HostPolicy::Cfs, "base", line.base), (HostPolicy::Gang, "gang", line.gang)] {
             let pin = policy == HostPolicy::Gang;
-            if let Some(axes) = column_axes(&line.machine, policy, pin) {
-                let answer = asked.ask(Question::of(&line.machine, axes, 8));
-                cells.push(cell(&line.machine, column, Some(figure), 100.0 * answer.flush_wait));
-            }
+            let answer = asked.ask(Question::of(&line.machine, column_axes(&line.machine, policy, pin), 8));
+            cells.push(Cell::new(&line.machine, column, Some(figure), 100.0 * answer.flush_wait));
         }
     }
     let notes =
         ["Per cent of the guest's time, 8 VMs; published as profiles of flush_tlb_others_ipi and bitmap_empty."];
-    table("flush-wait", "ebizzy, share of time in the wait for flushes", &notes, cells)
+    Table::new("flush-wait", "ebizzy, share of time in the wait for flushes", &notes, cells)
 }
 
 /// How often the host is busy with itself: published only for other guests, so ours stand alone.
@@ -196,10 +186,10 @@ fn counters(asked: &mut Asked) -> Table {
     ] {
         let answer = asked.ask(Question::of(machine, mode.axes(), 8));
         let row = format!("{machine} {name}");
-        cells.push(cell(&row, "switches_per_s_cpu", None, answer.switches_per_s));
-        cells.push(cell(&row, "migrations_per_s", None, answer.migrations_per_s));
-        cells.push(cell(&row, "exits_per_s", None, answer.exits_per_s));
+        cells.push(Cell::new(&row, "switches_per_s_cpu", None, answer.switches_per_s));
+        cells.push(Cell::new(&row, "migrations_per_s", None, answer.migrations_per_s));
+        cells.push(Cell::new(&row, "exits_per_s", None, answer.exits_per_s));
     }
     let notes = ["The published counts are of other workloads and of 32-bit guests, so nothing stands beside these."];
-    table("counters", "ebizzy, 8 VMs: switches, migrations, exits", &notes, cells)
+    Table::new("counters", "ebizzy, 8 VMs: switches, migrations, exits", &notes, cells)
 }

@@ -1,6 +1,6 @@
 //! What the numbers must show, said before they are seen.
 use super::tables::GAIN_COLUMNS;
-use super::{Cell, Check, Score, Table};
+use crate::reproduce::{Cell, Check, Score, Table};
 
 /// A tie: closer than this.
 const TIE: f64 = 0.05;
@@ -16,10 +16,6 @@ fn ours(tables: &[Table], id: &str, row: &str, column: &str) -> f64 {
     find(tables, id, row, column).and_then(|cell| cell.ours).unwrap_or(f64::NAN)
 }
 
-fn check(demand: &str, found: String, met: bool) -> Check {
-    Check { demand: demand.into(), found, met, fitted: false }
-}
-
 /// All demands.
 pub(super) fn all(tables: &[Table]) -> Vec<Check> {
     let mut checks = vec![fit(tables)];
@@ -30,25 +26,25 @@ pub(super) fn all(tables: &[Table]) -> Vec<Check> {
         checks.push(v2_over_base(tables, &row));
         checks.push(v1_over_base(tables, &row));
         checks.push(within(tables, "implied-pin", &row, "nonple", 0.3));
-        checks.push(check(
+        checks.push(Check::new(
             &format!("{row}: base < gang, base < halt-kick"),
             format!("{base:.0}, {gang:.0}, {halt_kick:.0}"),
             base < gang && base < halt_kick,
         ));
-        checks.push(check(
+        checks.push(Check::new(
             &format!("{row}: re-checking halt-kick <= on-enter (within 5 % is a tie)"),
             format!("{halt_kick:.0}, {on_enter:.0}"),
             halt_kick <= on_enter * (1.0 + TIE),
         ));
         let stale = at("pv_flush_stale_reads");
-        checks.push(check(
+        checks.push(Check::new(
             &format!("{row}: halt-kick as posted is unsafe"),
             format!("{stale:.0} stale reads"),
             stale > 0.0,
         ));
     }
     let gains = [2, 4, 8].map(|vms| ours(tables, "64bit-ple", &format!("{vms} VMs"), "v2_vs_base"));
-    checks.push(check(
+    checks.push(Check::new(
         "PLE: gang's gain over base grows from 2 to 8 VMs",
         format!("{:+.0} %, {:+.0} %, {:+.0} %", gains[0], gains[1], gains[2]),
         gains[2] > gains[0],
@@ -79,7 +75,7 @@ fn v2_over_base(tables: &[Table], row: &str) -> Check {
     let ours = 1.0 + ours(tables, "64bit-nonple", row, "v2_vs_base") / 100.0;
     let (low, high) = (0.8 * february.min(december), 1.2 * february.max(december));
     let demand = format!("{row}: V2/base from {low:.2} to {high:.2} (both postings, 20 % beyond)");
-    check(&demand, format!("{ours:.2}"), (low..=high).contains(&ours))
+    Check::new(&demand, format!("{ours:.2}"), (low..=high).contains(&ours))
 }
 
 /// V1/base within 30 % of the ratio that was published.
@@ -88,7 +84,7 @@ fn v1_over_base(tables: &[Table], row: &str) -> Check {
     let ratio = |gain: Option<f64>| gain.map_or(f64::NAN, |gain| 1.0 + gain / 100.0);
     let (published, ours) = (ratio(cell.and_then(|c| c.published)), ratio(cell.and_then(|c| c.ours)));
     let met = (ours / published - 1.0).abs() <= 0.3;
-    check(&format!("{row}: V1/base within 30 % of {published:.2}"), format!("{ours:.2}"), met)
+    Check::new(&format!("{row}: V1/base within 30 % of {published:.2}"), format!("{ours:.2}"), met)
 }
 
 fn within(tables: &[Table], id: &str, row: &str, column: &str, margin: f64) -> Check {
@@ -96,7 +92,7 @@ fn within(tables: &[Table], id: &str, row: &str, column: &str, margin: f64) -> C
     let published = cell.and_then(|c| c.published).unwrap_or(f64::NAN);
     let ours = cell.and_then(|c| c.ours).unwrap_or(f64::NAN);
     let met = (ours / published - 1.0).abs() <= margin;
-    check(&format!("{row}: pin/base within {:.0} % of {published:.2}", 100.0 * margin), format!("{ours:.2}"), met)
+    Check::new(&format!("{row}: pin/base within {:.0} % of {published:.2}", 100.0 * margin), format!("{ours:.2}"), met)
 }
 
 /// Signs of the clear gains in the 64-bit ebizzy tables.

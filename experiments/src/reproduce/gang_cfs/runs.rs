@@ -1,36 +1,12 @@
 //! The runs behind the cells: each question once, all cores, answers in a fixed order.
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZero;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use plan::{Axes, Control, CpuList, Engine, EngineError, Lock, RunPlan, Sched, Workload, WorkloadParams};
 use serde::Deserialize;
 use sim::{Machine, Options, Sim};
 
-use super::broken;
+use crate::reproduce::{Protocol, broken, in_parallel};
 use crate::simulator;
-
-/// How long and how often.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
-    /// Under two minutes on two cores.
-    Quick,
-    /// What the page under `docs/` shows.
-    Full,
-}
-
-impl Protocol {
-    /// Its name in results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Full => "full",
-        }
-    }
-}
 
 /// What a cell wants to know: everything that decides a run but its seed and its length.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,7 +120,7 @@ pub(super) struct Plans {
 
 impl Plans {
     pub(super) fn read(protocol: Protocol, seed: u64) -> Result<Self, EngineError> {
-        let file: ExperimentFile = toml::from_str(include_str!("../../gang-cfs.toml")).map_err(|source| {
+        let file: ExperimentFile = toml::from_str(include_str!("../../../gang-cfs.toml")).map_err(|source| {
             EngineError::Internal { what: "Cannot read the experiment file".into(), source: Some(source.into()) }
         })?;
         let lengths = match protocol {
@@ -230,24 +206,10 @@ pub(super) fn answer(plans: &Plans, questions: Vec<Question>) -> Result<BTreeMap
     let questions: Vec<_> = questions.into_iter().filter(|q| seen.insert(q.key())).collect();
     let jobs: Vec<(&Question, u64)> =
         questions.iter().flat_map(|q| (0..plans.length(q).runs).map(move |run| (q, run))).collect();
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    let work = || {
-        while let Some((question, run)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let answer = plans.run(question, *run);
-            done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((question.key(), *run, answer));
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
-            scope.spawn(work);
-        }
-    });
-    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    done.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    let done = in_parallel(&jobs, |(question, run)| plans.run(question, *run));
     let mut answers: BTreeMap<String, Vec<Answer>> = BTreeMap::new();
-    for (key, _, answer) in done {
-        answers.entry(key).or_default().push(answer?);
+    for ((question, _), answer) in jobs.iter().zip(done) {
+        answers.entry(question.key()).or_default().push(answer?);
     }
     Ok(answers.into_iter().map(|(key, runs)| (key, mean(&runs))).collect())
 }
