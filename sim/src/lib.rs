@@ -21,6 +21,7 @@ mod cache;
 mod check;
 mod ids;
 pub mod machine;
+pub mod observe;
 mod record;
 mod rng;
 mod run;

@@ -1,27 +1,36 @@
 //! The engine that experiments see: a plan in, a record out.
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hostsched::Nanos;
 use plan::{Control, Engine, EngineError, Failure, RunPlan, RunRecord, RunStatus, Sched};
 
 use crate::check::broken;
 use crate::machine::Machine;
+use crate::observe::Watch;
 use crate::record::record;
 use crate::setup::Options;
-use crate::world::World;
+use crate::world::{EPOCH_NS, World};
 
 /// The simulator as an engine: one machine, any number of plans.
 #[derive(Debug, Clone)]
 pub struct Sim {
     machine: Machine,
     options: Options,
+    watch: Option<Arc<dyn Watch>>,
 }
 
 impl Sim {
     /// Simulates on that machine.
     #[must_use]
     pub fn new(machine: Machine, options: Options) -> Self {
-        Self { machine, options }
+        Self { machine, options, watch: None }
+    }
+
+    /// Shows every run to a sink of that observer.
+    #[must_use]
+    pub fn watched(self, watch: Arc<dyn Watch>) -> Self {
+        Self { watch: Some(watch), ..self }
     }
 }
 
@@ -44,11 +53,15 @@ impl Engine for Sim {
         }
         let world = World::new(&self.machine, plan, self.options);
         let mut world = world.map_err(|error| EngineError::BadPlan(error.to_string()))?;
+        world.sink = self.watch.as_ref().and_then(|watch| watch.begin(plan));
         let end = world.vms.iter().map(|vm| vm.measure_to).max().unwrap_or(world.now);
         let counters = |world: &World| world.host.policy_counters(Nanos(world.now));
         let mut ended = world.run_until(world.measure_from, || control.aborted());
         let before = counters(&world);
         ended = ended && world.run_until(end, || control.aborted());
+        if let Some(sink) = &mut world.sink {
+            sink.end(world.now - EPOCH_NS);
+        }
         let broken = broken(&mut world);
         let mut policies: BTreeMap<&str, u64> = counters(&world).into_iter().collect();
         for (name, value) in before {

@@ -22,6 +22,7 @@ use crate::alarms::Alarms;
 use crate::cache::Cache;
 use crate::ids::VcpuId;
 use crate::machine::Costs;
+use crate::observe::{Event, Sink, VcpuName};
 use crate::rng::Stream;
 use crate::setup::Options;
 use crate::stats::Stats;
@@ -98,6 +99,8 @@ pub(crate) struct World {
     pub(crate) notices: Vec<String>,
     pub(crate) events: u64,
     pub(crate) digest: u64,
+    /// Who watches.
+    pub(crate) sink: Option<Box<dyn Sink>>,
 }
 
 impl World {
@@ -144,6 +147,22 @@ impl World {
         self.digest = mixed ^ mixed >> 29;
     }
 
+    /// Tells the observer, if there is one. The event is made only then.
+    #[inline]
+    fn tell(&mut self, event: impl FnOnce(&Self) -> Event) {
+        if self.sink.is_some() {
+            let event = event(self);
+            let now = self.now - EPOCH_NS;
+            self.sink.iter_mut().for_each(|sink| sink.event(now, event));
+        }
+    }
+
+    /// What observers call a vCPU.
+    pub(crate) fn name(&self, v: VcpuId) -> VcpuName {
+        let vcpu = &self.vcpus[v.i()];
+        VcpuName { vm: u32::try_from(vcpu.vm).unwrap_or(u32::MAX), vcpu: vcpu.number }
+    }
+
     /// True while counters run.
     #[inline]
     fn measuring(&self) -> bool {
@@ -153,6 +172,7 @@ impl World {
     fn ring(&mut self, alarm: Alarm) {
         match alarm {
             Alarm::Start(vm) => {
+                self.tell(|_| Event::Start { vm: u32::try_from(vm).unwrap_or(u32::MAX) });
                 for v in self.vcpus_of(vm) {
                     self.wake_vcpu(v, None);
                 }

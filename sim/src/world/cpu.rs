@@ -20,6 +20,7 @@ use hostsched::{CpuId, Ipi, TaskId, Waker};
 
 use super::{Alarm, Timer, World};
 use crate::ids::VcpuId;
+use crate::observe::{Event, Interrupt, Who};
 use crate::timers::Timers;
 use crate::vcpu::{Phase, Place};
 
@@ -40,6 +41,17 @@ pub(crate) enum Message {
     Resched,
     /// What hostsched sends.
     Sched(Ipi),
+}
+
+impl Message {
+    /// What observers call it. The group of VM n is number n + 1.
+    fn what(self) -> Interrupt {
+        match self {
+            Self::Resched => Interrupt::Resched,
+            Self::Sched(Ipi::Wakeup) => Interrupt::Wakeup,
+            Self::Sched(Ipi::Gang { group, .. }) => Interrupt::Gang { vm: group.0.saturating_sub(1) },
+        }
+    }
 }
 
 /// A pCPU.
@@ -98,6 +110,7 @@ impl World {
             self.cpus[cpu.index()].daemon_left += self.costs.noise_time;
             let daemon = self.cpus[cpu.index()].daemon;
             sched!(self).wake(daemon, Waker::on(cpu));
+            self.tell(|_| Event::Noise { cpu });
         }
         cost += self.apply_effects(Some(cpu));
         self.interrupted(cpu, cost);
@@ -109,6 +122,9 @@ impl World {
         let next = self.cpus[cpu.index()].inbox.front().map_or(Timers::NEVER, |(at, _)| *at);
         self.timers.set(Timer::Inbox.slot(cpu), next);
         let mut cost = 0;
+        if let Some((_, message)) = message {
+            self.tell(|world| world.arrival(cpu, message));
+        }
         if let Some((_, Message::Sched(ipi))) = message {
             sched!(self).ipi_received(cpu, ipi);
             cost = self.costs.ipi_handler + self.apply_effects(Some(cpu));
@@ -158,6 +174,7 @@ impl World {
         cost += self.apply_effects(Some(cpu));
         let prev = self.cpus[cpu.index()].vcpu;
         let daemon = switch.next == Some(self.cpus[cpu.index()].daemon);
+        self.tell(|world| Event::Pick { cpu, prev: world.who(cpu, switch.prev), next: world.who(cpu, switch.next) });
         let next = switch.next.filter(|_| !daemon).map(|task| VcpuId(task.0));
         if let Some(v) = prev.filter(|_| prev != next) {
             self.sched_out(v);
@@ -225,6 +242,7 @@ impl World {
         let Some(v) = self.cpus[cpu.index()].vcpu else { return };
         self.cpus[cpu.index()].activity = Activity::Guest;
         sched!(self).guest_mode(cpu, true);
+        self.tell(|world| Event::Enter { cpu, vcpu: world.name(v) });
         if let Some(asked) = self.cpus[cpu.index()].asked_at.take()
             && self.measuring()
         {
@@ -258,6 +276,7 @@ impl World {
         self.stop_timer(cpu, Timer::End);
         self.cpus[cpu.index()].activity = Activity::Host;
         sched!(self).guest_mode(cpu, false);
+        self.tell(|world| Event::Exit { cpu, vcpu: world.name(v) });
         self.stats.counters.exits += u64::from(self.measuring());
     }
 
@@ -298,7 +317,8 @@ impl World {
         vcpu.alarm += 1;
         let waker = from.unwrap_or(vcpu.last_cpu);
         self.stats.counters.wakeups += u64::from(self.measuring());
-        sched!(self).wake(v.task(), Waker::on(waker));
+        let on = sched!(self).wake(v.task(), Waker::on(waker));
+        self.tell(|world| Event::Wake { vcpu: world.name(v), by: waker, on: on.unwrap_or(waker) });
         let cost = self.apply_effects(Some(waker));
         self.interrupted_by_self(waker, cost);
     }
@@ -307,6 +327,7 @@ impl World {
     pub(super) fn halt_vcpu(&mut self, cpu: CpuId, v: VcpuId, tick_on: bool) {
         self.leave_guest(cpu);
         self.stats.counters.guest_halts += u64::from(self.measuring());
+        self.tell(|world| Event::Halt { cpu, vcpu: world.name(v) });
         let vcpu = &mut self.vcpus[v.i()];
         vcpu.place = Place::Halted;
         vcpu.alarm += 1;
@@ -328,13 +349,13 @@ impl World {
         for i in 0..self.fx.resched.len() {
             let cpu = self.fx.resched[i];
             if Some(cpu) != from {
-                self.send(cpu, Message::Resched);
+                self.send(from, cpu, Message::Resched);
             }
         }
         for i in 0..self.fx.ipis.len() {
             let (cpu, ipi) = self.fx.ipis[i];
             cost = self.costs.ipi_send;
-            self.send(cpu, Message::Sched(ipi));
+            self.send(from, cpu, Message::Sched(ipi));
         }
         self.fx.clear();
         cost
@@ -347,7 +368,8 @@ impl World {
         }
     }
 
-    fn send(&mut self, cpu: CpuId, message: Message) {
+    fn send(&mut self, from: Option<CpuId>, cpu: CpuId, message: Message) {
+        self.tell(|_| Event::Send { from, to: cpu, what: message.what() });
         self.post(cpu, self.now + self.costs.ipi_deliver, message);
     }
 
@@ -360,6 +382,28 @@ impl World {
             self.timers.set(Timer::Inbox.slot(cpu), at);
         }
         pcpu.inbox.push_back((at, message));
+    }
+
+    /// What an observer is told of a message that has arrived.
+    fn arrival(&self, cpu: CpuId, message: Message) -> Event {
+        let heeded = match message {
+            Message::Sched(Ipi::Gang { group, generation }) => {
+                let meant = self.host.is_gang(group) && self.host.group_generation(group) == generation;
+                meant && self.rqs[cpu.index()].nr_running_in(group) > 0
+            }
+            Message::Resched | Message::Sched(Ipi::Wakeup) => false,
+        };
+        let deferred = self.cpus[cpu.index()].activity == Activity::Host;
+        Event::Receive { cpu, what: message.what(), deferred, heeded }
+    }
+
+    /// Whose thread that is, on that CPU.
+    fn who(&self, cpu: CpuId, task: Option<TaskId>) -> Who {
+        match task {
+            None => Who::Idle,
+            Some(task) if task == self.cpus[cpu.index()].daemon => Who::Daemon,
+            Some(task) => Who::Vcpu(self.name(VcpuId(task.0))),
+        }
     }
 
     #[inline]

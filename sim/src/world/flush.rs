@@ -23,6 +23,7 @@ use plan::Flush;
 
 use super::{Timer, World, bits};
 use crate::ids::VcpuId;
+use crate::observe::Event;
 use crate::vcpu::{FlushSlot, Phase, Place};
 
 impl World {
@@ -55,6 +56,7 @@ impl World {
         vcpu.busy_until += sends * self.costs.ipi_send + call * self.costs.hypercall;
         vcpu.flush.outstanding = to_send;
         let sent_at = vcpu.busy_until;
+        self.tell(|world| Event::FlushBegin { vcpu: world.name(v), outstanding: to_send });
         for target in bits(to_send) {
             self.send_flush_irq(cpu, v, self.sibling(v, target), sent_at);
         }
@@ -70,6 +72,7 @@ impl World {
     fn mark(&mut self, u: VcpuId) {
         self.stats.counters.flush_marks += u64::from(self.measuring());
         self.vcpus[u.i()].flush_on_enter = true;
+        self.tell(|world| Event::Mark { vcpu: world.name(u) });
     }
 
     /// The host flushes `u` for the caller `v`.
@@ -133,6 +136,7 @@ impl World {
         let last = sender.flush.outstanding == bit;
         sender.flush.outstanding &= !bit;
         sender.flush.ready_at = sender.flush.ready_at.max(at);
+        self.tell(|world| Event::FlushAck { by: world.name(u), of: world.name(v) });
         if !self.options.lost_flush {
             self.flushed(u);
         }
@@ -157,6 +161,7 @@ impl World {
     /// `u` kicks `v` out of its halt (`KVM_HC_KICK_CPU`), or sets its latch.
     fn kick(&mut self, u: VcpuId, v: VcpuId) {
         self.stats.counters.guest_kicks += u64::from(self.measuring());
+        self.tell(|world| Event::Kick { by: world.name(u), to: world.name(v) });
         self.stats.counters.exits += u64::from(self.measuring());
         let hypercall = self.costs.hypercall;
         let from = self.vcpus[u.i()].last_cpu;
@@ -215,14 +220,15 @@ impl World {
         vm.completed = vm.completed.max(vcpu.flush.generation);
         vcpu.flush.active = false;
         vcpu.phase = Phase::Fetch;
+        let (outstanding, started_at) = (vcpu.flush.outstanding, vcpu.flush.started_at);
+        let waited_ns = self.now - started_at;
+        self.tell(|world| Event::FlushEnd { vcpu: world.name(v), waited_ns, outstanding });
         if self.now < self.measure_from {
             return;
         }
-        let early = vcpu.flush.outstanding != 0;
-        let waited = self.now - vcpu.flush.started_at;
         self.stats.counters.flushes += 1;
-        self.stats.counters.flush_wait_ns += waited;
-        self.stats.counters.early_returns += u64::from(early);
-        let _ = self.stats.flush_wait.record(waited);
+        self.stats.counters.flush_wait_ns += waited_ns;
+        self.stats.counters.early_returns += u64::from(outstanding != 0);
+        let _ = self.stats.flush_wait.record(waited_ns);
     }
 }

@@ -10,6 +10,7 @@ use super::interrupt::SLICE_TICKS;
 use super::{Timer, World};
 use crate::cache::WARM;
 use crate::ids::{ThreadId, VcpuId};
+use crate::observe::Event;
 use crate::timers::Timers;
 use crate::vcpu::{Phase, Place};
 use crate::workload::{Env, Op};
@@ -26,7 +27,7 @@ impl World {
                 self.run_ops(cpu, v);
             }
             Phase::FlushSpin if self.axes.spin == Spin::Halt => self.halt_in_flush(cpu, v),
-            Phase::FlushSpin => self.pause_loop_exit(cpu),
+            Phase::FlushSpin => self.pause_loop_exit(cpu, v),
             Phase::FlushHalt | Phase::Idle => self.set_end(cpu, v),
         }
     }
@@ -191,10 +192,11 @@ impl World {
     }
 
     /// A pause loop has lasted for the window (`handle_pause`, `kvm_vcpu_on_spin`).
-    fn pause_loop_exit(&mut self, cpu: CpuId) {
+    fn pause_loop_exit(&mut self, cpu: CpuId, v: VcpuId) {
         self.leave_guest(cpu);
         let cost = self.costs.exit + self.costs.on_spin;
         let yielded = sched!(self).spin_detected(cpu);
+        self.tell(|world| Event::PauseExit { cpu, vcpu: world.name(v), yielded });
         let cost = cost + self.apply_effects(Some(cpu));
         if yielded {
             self.reschedule(cpu, cost);

@@ -100,6 +100,7 @@ impl World {
             notices,
             events: 0,
             digest: plan.seed,
+            sink: None,
             costs,
         };
         world.start_ticks();
