@@ -2,12 +2,14 @@
 
 mod doctor;
 mod engine;
+mod event_log;
 mod gang;
 mod limits;
 mod list;
 mod reproduce;
 mod run;
 mod run_args;
+mod swarm;
 
 use std::io::Write;
 
@@ -19,6 +21,7 @@ pub use doctor::DoctorArgs;
 pub use gang::GangArgs;
 pub use reproduce::{PageFormat, Published, ReproduceArgs};
 pub use run_args::{EngineChoice, Format, RUN_EXAMPLES, RunArgs};
+pub use swarm::SwarmArgs;
 
 use crate::exit::{Error, Exit};
 use crate::topology::{TopologyArgs, topology_command};
@@ -57,6 +60,8 @@ pub enum Command {
     Topology(TopologyArgs),
     /// Set published tables beside what the simulator makes of them
     Reproduce(ReproduceArgs),
+    /// Check the simulator: random hosts, guests, modes and faults by seed (exit code 1 if a check fails)
+    Swarm(SwarmArgs),
     /// List modes, workloads and the columns of the table
     List,
 }
@@ -78,6 +83,7 @@ pub fn execute(cli: &Cli, arguments: &[String]) -> Result<Exit, Error> {
         Command::Gang(args) => gang::gang(args),
         Command::Topology(args) => topology(args),
         Command::Reproduce(args) => reproduce::reproduce(args),
+        Command::Swarm(args) => swarm::swarm(args),
         Command::List => list::list(),
     }
 }

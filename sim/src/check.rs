@@ -4,22 +4,26 @@
 //! |---|---|
 //! | `one-place` | a vCPU has a CPU in our books exactly if hostsched runs its thread there |
 //! | `running` | a VM's count of vCPUs that have a CPU is their number |
+//! | `queued` | a vCPU that wants a CPU waits on a queue or on a wake list whose interrupt is under way; a halted one does not |
 //! | `no-lost-wake` | a halted vCPU has nothing pending, nothing to run and no flush that is over |
+//! | `halt-ends` | a halt in a flush does not outlast the guest's tick |
 //! | `time` | each CPU has run, idled or lost every nanosecond since the start |
-use hostsched::{CpuId, Nanos};
+//! | `unfinished` | once the measured time is over, every thread comes to its end: asked for by [`unfinished`] only |
+use hostsched::{CpuId, Ipi, Nanos};
 
 use crate::ids::VcpuId;
 use crate::vcpu::{Phase, Place};
-use crate::world::{EPOCH_NS, World};
+use crate::world::{EPOCH_NS, Message, World};
 
 /// The first invariant that does not hold, as one sentence that begins with its name.
 pub(crate) fn broken(world: &mut World) -> Option<String> {
-    for cpu in world.online.clone() {
+    for cpu in world.present.clone() {
         if let Some(why) = place(world, cpu).or_else(|| time(world, cpu)) {
             return Some(why);
         }
     }
-    let of_vm = |vm| world.vcpus_of(vm).find_map(|v| lost_wake(world, v)).or_else(|| running(world, vm));
+    let of_vcpu = |v| lost_wake(world, v).or_else(|| halt_ends(world, v)).or_else(|| queued(world, v));
+    let of_vm = |vm| world.vcpus_of(vm).find_map(of_vcpu).or_else(|| running(world, vm));
     (0..world.vms.len()).find_map(of_vm)
 }
 
@@ -47,6 +51,23 @@ fn running(world: &World, vm: usize) -> Option<String> {
     (counted != ours).then(|| format!("running: VM {vm} says {ours} and has {counted}"))
 }
 
+fn queued(world: &World, v: VcpuId) -> Option<String> {
+    let place = world.vcpus[v.i()].place;
+    let cpu = world.host.task_cpu(v.task());
+    let info = cpu.and_then(|cpu| world.rqs[cpu.index()].task_info(&world.host, v.task()));
+    let on_rq = info.as_ref().is_some_and(|info| info.on_rq);
+    let wakeup = Message::Sched(Ipi::Wakeup);
+    let under_way = |cpu: CpuId| world.cpus[cpu.index()].inbox.iter().any(|(_, message)| *message == wakeup);
+    let right = match place {
+        Place::Ready => on_rq || cpu.is_some_and(under_way),
+        Place::Halted => info.is_some() && !on_rq,
+        Place::Host(_) | Place::Guest(_) => on_rq,
+        Place::Gone => info.is_none(),
+    };
+    let name = world.name(v);
+    (!right).then(|| format!("queued: vCPU {name} is {place:?} in our books and hostsched has {info:?} on {cpu:?}"))
+}
+
 fn lost_wake(world: &World, v: VcpuId) -> Option<String> {
     let vcpu = &world.vcpus[v.i()];
     let started = world.now > world.vms[vcpu.vm].starts_at;
@@ -54,5 +75,31 @@ fn lost_wake(world: &World, v: VcpuId) -> Option<String> {
     let runnable = vcpu.phase == Phase::Idle && !vcpu.queue.is_empty();
     let over = vcpu.phase == Phase::FlushHalt && vcpu.flush.outstanding == 0;
     let lost = started && vcpu.place == Place::Halted && (pending || runnable || over);
-    lost.then(|| format!("no-lost-wake: vCPU {} of VM {} halts with work to do: {vcpu:?}", vcpu.number, vcpu.vm))
+    lost.then(|| format!("no-lost-wake: vCPU {} halts with work to do: {vcpu:?}", world.name(v)))
+}
+
+fn halt_ends(world: &World, v: VcpuId) -> Option<String> {
+    let vcpu = &world.vcpus[v.i()];
+    let halts = vcpu.place == Place::Halted && vcpu.phase == Phase::FlushHalt;
+    let late = halts && vcpu.tick_at + world.guest_tick_ns < world.now;
+    late.then(|| format!("halt-ends: vCPU {} sleeps through its tick at {}", world.name(v), vcpu.tick_at - EPOCH_NS))
+}
+
+/// What still has to come to its end in the VMs that were not killed; `None` if nothing has. Only for workloads whose
+/// threads end by themselves, when the measured time is over.
+pub(crate) fn unfinished(world: &World) -> Option<String> {
+    for (vm, data) in world.vms.iter().enumerate().filter(|(_, vm)| !vm.killed) {
+        for v in world.vcpus_of(vm) {
+            let vcpu = &world.vcpus[v.i()];
+            if vcpu.phase != Phase::Idle || vcpu.thread.is_some() || !vcpu.queue.is_empty() {
+                let (place, phase) = (vcpu.place, vcpu.phase);
+                return Some(format!("unfinished: vCPU {} is {place:?} in {phase:?}", world.name(v)));
+            }
+        }
+        let sem = &data.mmap_sem;
+        if sem.writer || sem.readers != 0 || !sem.waiters.is_empty() {
+            return Some(format!("unfinished: nothing runs in VM {vm}, and its mmap_sem is {sem:?}"));
+        }
+    }
+    None
 }

@@ -19,7 +19,9 @@
 mod alarms;
 mod cache;
 mod check;
+mod fault;
 mod ids;
+mod log;
 pub mod machine;
 pub mod observe;
 mod record;
@@ -28,8 +30,7 @@ mod run;
 mod setup;
 mod spin;
 mod stats;
-#[cfg(test)]
-mod swarm;
+pub mod swarm;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -37,6 +38,8 @@ mod vcpu;
 mod workload;
 mod world;
 
+pub use fault::{Fault, FaultKind};
+pub use log::{EventLog, LEGEND};
 pub use machine::{Machine, MachineError};
 pub use run::Sim;
 pub use setup::Options;

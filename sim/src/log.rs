@@ -40,8 +40,7 @@ pub const LEGEND: &[(&str, &str)] = &[
 ];
 
 /// The legend as comment lines.
-#[must_use]
-pub fn legend() -> String {
+fn legend() -> String {
     let line = |(event, meaning): &(&str, &str)| format!("# {event:<15} {meaning}\n");
     std::iter::once("# time(ns) CPU event\n".to_owned()).chain(LEGEND.iter().map(line)).collect()
 }
@@ -92,7 +91,10 @@ impl fmt::Display for Line {
 }
 
 fn place(f: &mut fmt::Formatter<'_>, cpu: Option<CpuId>) -> fmt::Result {
-    cpu.map_or_else(|| f.write_str("-"), |cpu| write!(f, "c{cpu}"))
+    match cpu {
+        None => f.write_str("-"),
+        Some(cpu) => write!(f, "c{cpu}"),
+    }
 }
 
 fn interrupt(f: &mut fmt::Formatter<'_>, what: Interrupt) -> fmt::Result {

@@ -264,7 +264,7 @@ impl Machine {
 }
 
 /// Bounds that keep a run finite; far beyond any real machine.
-fn range(info: &CostInfo) -> (u64, u64) {
+pub(crate) fn range(info: &CostInfo) -> (u64, u64) {
     match (info.id, info.unit) {
         ("noise" | "mmap_write", _) => (0, 1000),
         ("cpu_clock", _) => (1, 100_000),

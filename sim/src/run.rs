@@ -6,6 +6,7 @@ use hostsched::Nanos;
 use plan::{Control, Engine, EngineError, Failure, RunPlan, RunRecord, RunStatus, Sched};
 
 use crate::check::broken;
+use crate::fault::Fault;
 use crate::machine::Machine;
 use crate::observe::Watch;
 use crate::record::record;
@@ -17,20 +18,28 @@ use crate::world::{EPOCH_NS, World};
 pub struct Sim {
     machine: Machine,
     options: Options,
-    watch: Option<Arc<dyn Watch>>,
+    faults: Vec<Fault>,
+    watches: Vec<Arc<dyn Watch>>,
 }
 
 impl Sim {
     /// Simulates on that machine.
     #[must_use]
     pub fn new(machine: Machine, options: Options) -> Self {
-        Self { machine, options, watch: None }
+        Self { machine, options, faults: Vec::new(), watches: Vec::new() }
     }
 
-    /// Shows every run to a sink of that observer.
+    /// Lets these faults happen in every run.
     #[must_use]
-    pub fn watched(self, watch: Arc<dyn Watch>) -> Self {
-        Self { watch: Some(watch), ..self }
+    pub fn with_faults(self, faults: Vec<Fault>) -> Self {
+        Self { faults, ..self }
+    }
+
+    /// Shows every run to a sink of that observer, beside those that it has.
+    #[must_use]
+    pub fn watched(mut self, watch: Arc<dyn Watch>) -> Self {
+        self.watches.push(watch);
+        self
     }
 }
 
@@ -53,15 +62,15 @@ impl Engine for Sim {
         }
         let world = World::new(&self.machine, plan, self.options);
         let mut world = world.map_err(|error| EngineError::BadPlan(error.to_string()))?;
-        world.sink = self.watch.as_ref().and_then(|watch| watch.begin(plan));
+        world.expect_faults(&self.faults);
+        world.sinks = self.watches.iter().filter_map(|watch| watch.begin(plan)).collect();
         let end = world.vms.iter().map(|vm| vm.measure_to).max().unwrap_or(world.now);
         let counters = |world: &World| world.host.policy_counters(Nanos(world.now));
         let mut ended = world.run_until(world.measure_from, || control.aborted());
         let before = counters(&world);
         ended = ended && world.run_until(end, || control.aborted());
-        if let Some(sink) = &mut world.sink {
-            sink.end(world.now - EPOCH_NS);
-        }
+        let ended_at = world.now - EPOCH_NS;
+        world.sinks.iter_mut().for_each(|sink| sink.end(ended_at));
         let broken = broken(&mut world);
         let mut policies: BTreeMap<&str, u64> = counters(&world).into_iter().collect();
         for (name, value) in before {

@@ -18,6 +18,10 @@ pub struct Options {
     pub stagger_ns: u64,
     /// Timer interrupts a second in the guest.
     pub guest_hz: u64,
+    /// vCPUs stay in the root group, as where VMs have no cgroups: there are no gangs then.
+    pub flat: bool,
+    /// A CPU that goes idle balances at an idle CPU's interval from then on, as since 3.16.
+    pub idle_next_balance: bool,
 }
 
 impl Default for Options {
@@ -30,6 +34,8 @@ impl Default for Options {
             ple: PleSwitches::default(),
             stagger_ns: 0,
             guest_hz: 1000,
+            flat: false,
+            idle_next_balance: false,
         }
     }
 }

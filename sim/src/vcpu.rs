@@ -27,6 +27,8 @@ pub(crate) enum Place {
     Guest(CpuId),
     /// Blocked in the host until something is pending.
     Halted,
+    /// Its thread has ended.
+    Gone,
 }
 
 /// What a vCPU does when it executes.
@@ -160,6 +162,8 @@ pub(crate) struct Vm {
     pub(crate) measure_from: u64,
     /// ... until here.
     pub(crate) measure_to: u64,
+    /// One of its vCPUs was killed, and with it all.
+    pub(crate) killed: bool,
     pub(crate) records: u64,
     pub(crate) stale_reads: u64,
 }

@@ -9,6 +9,7 @@
 //! ```
 //! Properties: time never goes back; the same setup gives the same events, hence the same [`Run::digest`].
 mod cpu;
+mod fault;
 mod flush;
 mod guest;
 mod interrupt;
@@ -20,6 +21,7 @@ use plan::{Axes, WorkloadParams};
 
 use crate::alarms::Alarms;
 use crate::cache::Cache;
+use crate::fault::FaultKind;
 use crate::ids::VcpuId;
 use crate::machine::Costs;
 use crate::observe::{Event, Sink, VcpuName};
@@ -29,6 +31,7 @@ use crate::stats::Stats;
 use crate::timers::Timers;
 use crate::vcpu::{Thread, Vcpu, Vm};
 
+pub(crate) use cpu::Message;
 use cpu::Pcpu;
 
 /// Virtual time starts here, not at 0: the scheduler looks up to a second back.
@@ -65,6 +68,8 @@ enum Alarm {
     Start(usize),
     /// The timer of a vCPU that halts with its tick on; void if the generation has moved on.
     GuestTimer(VcpuId, u32),
+    /// Something breaks.
+    Fault(FaultKind),
 }
 
 /// A run under way.
@@ -81,10 +86,13 @@ pub(crate) struct World {
     pub(crate) options: Options,
     pub(crate) params: WorkloadParams,
     tick_ns: u64,
-    guest_tick_ns: u64,
+    pub(crate) guest_tick_ns: u64,
     spin_budget_ns: u64,
     ple_exit_ns: Option<u64>,
     pub(crate) cpus: Vec<Pcpu>,
+    /// CPUs of the plan.
+    pub(crate) present: Vec<CpuId>,
+    /// Those of them that are on line, ascending.
     pub(crate) online: Vec<CpuId>,
     caches: Vec<Cache>,
     pub(crate) vms: Vec<Vm>,
@@ -95,12 +103,14 @@ pub(crate) struct World {
     pub(crate) stats: Stats,
     /// Counters run from here on.
     pub(crate) measure_from: u64,
-    /// What the user should know about the policies.
+    /// What the user should know about the policies, and the faults that came up.
     pub(crate) notices: Vec<String>,
+    /// Faults that were not refused.
+    pub(crate) faults_done: u64,
     pub(crate) events: u64,
     pub(crate) digest: u64,
     /// Who watches.
-    pub(crate) sink: Option<Box<dyn Sink>>,
+    pub(crate) sinks: Vec<Box<dyn Sink>>,
 }
 
 impl World {
@@ -147,13 +157,12 @@ impl World {
         self.digest = mixed ^ mixed >> 29;
     }
 
-    /// Tells the observer, if there is one. The event is made only then.
+    /// Tells the observers, if there are any. The event is made only then.
     #[inline]
     fn tell(&mut self, event: impl FnOnce(&Self) -> Event) {
-        if self.sink.is_some() {
-            let event = event(self);
-            let now = self.now - EPOCH_NS;
-            self.sink.iter_mut().for_each(|sink| sink.event(now, event));
+        if !self.sinks.is_empty() {
+            let (now, event) = (self.now - EPOCH_NS, event(self));
+            self.sinks.iter_mut().for_each(|sink| sink.event(now, event));
         }
     }
 
@@ -177,6 +186,7 @@ impl World {
                     self.wake_vcpu(v, None);
                 }
             }
+            Alarm::Fault(kind) => self.fault(kind),
             Alarm::GuestTimer(v, generation) => {
                 if self.vcpus[v.i()].alarm == generation {
                     self.wake_vcpu(v, None);

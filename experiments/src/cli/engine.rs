@@ -6,10 +6,13 @@
 //! | `kvm` | KVM | exit code 4 |
 //! | `sim` | the simulator | the simulator |
 use std::path::Path;
+use std::sync::Arc;
 
 use hostsched::topology::Machine;
 use plan::{Engine, EngineError};
 use sha2::{Digest, Sha256};
+use sim::Sim;
+use sim::observe::Watch;
 use vmm::probe::{allowed_cpus, probe};
 
 use super::run_args::EngineChoice;
@@ -65,8 +68,9 @@ impl Place {
         }
     }
 
-    /// The engine and the host that it found, or the exact reason why this host has none.
-    pub(super) fn engine(self) -> Result<(Box<dyn Engine>, Fingerprint), EngineError> {
+    /// The engine and the host that it found, or the exact reason why this host has none. A simulator shows its events
+    /// to `watch`.
+    pub(super) fn engine(self, watch: Option<Arc<dyn Watch>>) -> Result<(Box<dyn Engine>, Fingerprint), EngineError> {
         match self {
             Self::Kvm => {
                 let offer = probe().kvm.map_err(|reason| EngineError::Unsupported(reason.to_string()))?;
@@ -81,7 +85,8 @@ impl Place {
             Self::Simulated(machine) => {
                 let topology = Some(machine.to_string());
                 let host = Fingerprint { cpu: Some("simulated".into()), topology, ..Fingerprint::default() };
-                Ok((Box::new(simulator::generic(machine)?), host))
+                let sim = watch.into_iter().fold(simulator::generic(machine)?, Sim::watched);
+                Ok((Box::new(sim), host))
             }
         }
     }

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use plan::{Control, RunRecord, RunStatus, format_ns};
 
 use super::engine::Place;
+use super::event_log::Log;
 use super::run_args::{Format, RunArgs};
 use super::{limits, print};
 use crate::driver::{self, Context, Observer};
@@ -27,10 +28,11 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
         vmm::check_workload(args.workload)?;
         limits::check(&experiment)?;
     }
+    let log = args.event_log.as_deref().map(|path| Log::create(path, &place)).transpose()?;
     let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let stamp: String = now.chars().filter(|c| !matches!(c, '-' | ':')).collect();
     let store = Store::create(args.out.as_deref(), &experiment.name, &stamp, &experiment.digest())?;
-    let (engine, host) = match place.engine() {
+    let (engine, host) = match place.engine(log.as_ref().map(Log::watch)) {
         Ok(found) => found,
         Err(error) => {
             store.discard();
@@ -43,6 +45,7 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
     anstream::eprintln!("{}: {}", store.dir().display(), summary(&experiment));
     let outcome = driver::run(&*engine, &experiment, context, &store, &control, &mut Progress { done: 0 })?;
     drop(watch);
+    log.iter().try_for_each(Log::write)?;
 
     match args.format {
         Format::Table => print(&table::render(&outcome.result, &store.dir().join("result.json").to_string_lossy()))?,
@@ -62,8 +65,8 @@ fn command(arguments: &[String], seed: u64) -> String {
     let mut seeded = false;
     while let Some(word) = given.next() {
         match word.as_str() {
-            "--out" => drop(given.next()),
-            other if other.starts_with("--out=") || other == "--dry-run" => {}
+            "--out" | "--event-log" => drop(given.next()),
+            other if other.starts_with("--out=") || other.starts_with("--event-log=") || other == "--dry-run" => {}
             other => {
                 seeded |= other == "--seed" || other.starts_with("--seed=");
                 words.push(quoted(other));
@@ -161,7 +164,10 @@ mod tests {
     #[test]
     fn the_command_to_run_again_has_the_seed_and_not_the_place() {
         let given = |words: &[&str]| command(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>(), 7);
-        assert_eq!(given(&["run", "--out", "x", "--vms", "2", "--out=y"]), "vmmlab run --vms 2 --seed 7");
+        assert_eq!(
+            given(&["run", "--out", "x", "--vms", "2", "--out=y", "--event-log", "z"]),
+            "vmmlab run --vms 2 --seed 7"
+        );
         assert_eq!(given(&["run", "--seed=9", "--cgroup", "a b'c"]), r"vmmlab run --seed=9 --cgroup 'a b'\''c'");
     }
 }

@@ -192,6 +192,9 @@ pub struct RunArgs {
     /// Directory to make [default: vmmlab-runs/run/UTC-ID]
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
+    /// Write every event of the simulated runs to this file, a line each; needs --engine sim
+    #[arg(long, value_name = "FILE", help_heading = "Output", hide_short_help = true)]
+    pub event_log: Option<PathBuf>,
     /// Print the runs and the time that they will take, and stop
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,

@@ -210,9 +210,14 @@ impl World {
     }
 
     /// The vCPU has lost its CPU (`kvm_sched_out`).
-    fn sched_out(&mut self, v: VcpuId) {
+    pub(super) fn sched_out(&mut self, v: VcpuId) {
         let vcpu = &mut self.vcpus[v.i()];
-        self.vms[vcpu.vm].running -= 1;
+        let vm = &mut self.vms[vcpu.vm];
+        vm.running -= 1;
+        if vm.killed {
+            vcpu.place = Place::Gone;
+            return;
+        }
         if vcpu.place != Place::Halted {
             vcpu.place = Place::Ready;
             vcpu.ready_since = self.now;
@@ -315,7 +320,9 @@ impl World {
         vcpu.place = Place::Ready;
         vcpu.ready_since = now;
         vcpu.alarm += 1;
-        let waker = from.unwrap_or(vcpu.last_cpu);
+        // The timers of a CPU that has gone off line are on another one.
+        let own = vcpu.last_cpu;
+        let waker = from.unwrap_or_else(|| if self.online.contains(&own) { own } else { self.online[0] });
         self.stats.counters.wakeups += u64::from(self.measuring());
         let on = sched!(self).wake(v.task(), Waker::on(waker));
         self.tell(|world| Event::Wake { vcpu: world.name(v), by: waker, on: on.unwrap_or(waker) });
@@ -398,7 +405,7 @@ impl World {
     }
 
     /// Whose thread that is, on that CPU.
-    fn who(&self, cpu: CpuId, task: Option<TaskId>) -> Who {
+    pub(super) fn who(&self, cpu: CpuId, task: Option<TaskId>) -> Who {
         match task {
             None => Who::Idle,
             Some(task) if task == self.cpus[cpu.index()].daemon => Who::Daemon,

@@ -110,6 +110,7 @@ impl World {
                 self.wake_vcpu(target, Some(from));
             }
             Place::Ready | Place::Host(_) => vcpu.resched_irq = true,
+            Place::Gone => {}
         }
     }
 }

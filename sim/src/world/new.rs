@@ -69,6 +69,7 @@ impl World {
         topology.cpus().iter().for_each(|cpu| llc_of[cpu.id.index()] = cpu.llc as usize);
         let caches = llcs.iter().max().map_or(0, |most| most + 1);
         let mut host = new_host(plan, topology)?;
+        host.config_mut().switches.idle_next_balance = options.idle_next_balance;
         let gang = GangSettings { gang_cpus: plan.gang_cpus, guest_mode_told: true, ..GangSettings::default() };
         let kind = plan.axes.host_policy.name().parse()?;
         let notices = install(&mut host, kind, &PolicySettings { gang, ple: options.ple });
@@ -89,7 +90,9 @@ impl World {
             spin_budget_ns: u64::from(plan.spin_budget) * costs.spin_turn,
             ple_exit_ns: ple_exit_ns(machine, plan, options),
             cpus: llc_of.iter().map(|llc| Pcpu::new(*llc)).collect(),
+            present: online.clone(),
             online,
+            faults_done: 0,
             caches: vec![Cache::new(vms, costs.cache_half_life); caches],
             vms: Vec::new(),
             vcpus: Vec::new(),
@@ -100,7 +103,7 @@ impl World {
             notices,
             events: 0,
             digest: plan.seed,
-            sink: None,
+            sinks: Vec::new(),
             costs,
         };
         world.start_ticks();
@@ -114,18 +117,25 @@ impl World {
     /// The ticks of neighbouring CPUs are `tick_skew` apart.
     fn start_ticks(&mut self) {
         for (i, cpu) in self.online.iter().enumerate() {
-            let phase = i as u64 * self.costs.tick_skew % self.tick_ns;
-            self.timers.set(Timer::Tick.slot(*cpu), EPOCH_NS + self.tick_ns + phase);
+            self.timers.set(Timer::Tick.slot(*cpu), self.first_tick(i));
         }
+    }
+
+    /// When the CPU that is number `at` of the plan's ticks first.
+    pub(super) fn first_tick(&self, at: usize) -> u64 {
+        EPOCH_NS + self.tick_ns + at as u64 * self.costs.tick_skew % self.tick_ns
+    }
+
+    /// The kernel thread of a CPU, asleep.
+    pub(super) fn daemon_of(cpu: CpuId) -> TaskSpec {
+        TaskSpec { affinity: Some(CpuSet::of(cpu)), cpu, birth: Birth::Boot, blocked: true, ..TaskSpec::default() }
     }
 
     /// A kernel thread a CPU, asleep; they are numbered after the vCPUs.
     fn add_daemons(&mut self) -> Result<(), SetupError> {
         for cpu in self.online.clone() {
-            let affinity = Some(CpuSet::of(cpu));
-            let spec = TaskSpec { affinity, cpu, birth: Birth::Boot, blocked: true, ..TaskSpec::default() };
             let mut host = self.host.at(Nanos(self.now), &mut self.rqs, &mut self.fx);
-            self.cpus[cpu.index()].daemon = host.task_add(&spec)?;
+            self.cpus[cpu.index()].daemon = host.task_add(&Self::daemon_of(cpu))?;
         }
         Ok(())
     }
@@ -133,8 +143,9 @@ impl World {
     /// A VM with its vCPUs halted and its threads ready; an alarm starts it.
     fn add_vm(&mut self, plan: &RunPlan, vm: usize) -> Result<(), SetupError> {
         let gang = plan.axes.host_policy.is_gang();
-        let group = self.host.at(Nanos(self.now), &mut self.rqs, &mut self.fx);
-        let group = { group }.group_create(GroupId::ROOT, SHARES, gang)?;
+        let mut host = self.host.at(Nanos(self.now), &mut self.rqs, &mut self.fx);
+        let flat = self.options.flat;
+        let group = if flat { GroupId::ROOT } else { host.group_create(GroupId::ROOT, SHARES, gang)? };
         let first = VcpuId::at(self.vcpus.len());
         let births = self.births(plan.vcpus as usize);
         for (number, cpu) in (0..plan.vcpus).zip(births) {
@@ -157,6 +168,7 @@ impl World {
             starts_at,
             measure_from,
             measure_to,
+            killed: false,
             records: 0,
             stale_reads: 0,
         });
