@@ -117,7 +117,7 @@ fn plan(rng: &mut Stream, seed: u64, cpus: u32, long: bool) -> RunPlan {
         spin_budget: pick(rng, &[0, 1, 1024, 1024, 100_000]),
         duration_ns: if long { 400_000_000 } else { 60_000_000 },
         warmup_ns: pick(rng, &[0, 5_000_000]),
-        workload: pick(rng, &[Workload::Ebizzy, Workload::Flush]),
+        workload: pick(rng, WORKLOADS),
         params: WorkloadParams {
             chunk_pages: 1 + small(rng, 70),
             search_passes: small(rng, 10),
@@ -125,6 +125,7 @@ fn plan(rng: &mut Stream, seed: u64, cpus: u32, long: bool) -> RunPlan {
             threads_per_vcpu: 1 + small(rng, 4),
             ..WorkloadParams::default()
         },
+        lock: Lock::Ticket,
         inject: None,
         seed,
         block: 0,

@@ -59,15 +59,23 @@ pub(super) fn swarm(args: &SwarmArgs) -> Result<Exit, Error> {
         }
     }
     log.iter().try_for_each(Log::write)?;
-    let Summary { events, digest, faults } = all;
-    let held = args.cases - broken.len() as u64;
-    print(&format!("{held} of {} cases hold: {events} events, {faults} faults, digest {digest:016x}\n", args.cases))?;
+    let Summary { events, digest, faults, live_locks } = all;
+    let (held, of) = (args.cases - broken.len() as u64, args.cases);
+    print(&format!(
+        "{held} of {of} cases hold: {events} events, {faults} faults, {live_locks} live-locks of directed yield, \
+         digest {digest:016x}\n"
+    ))?;
     Ok(if broken.is_empty() { Exit::Ok } else { Exit::Failed })
 }
 
 /// Both together; the digest depends on the order.
 fn sum(a: Summary, b: Summary) -> Summary {
-    Summary { events: a.events + b.events, digest: a.digest.rotate_left(1) ^ b.digest, faults: a.faults + b.faults }
+    Summary {
+        events: a.events + b.events,
+        digest: a.digest.rotate_left(1) ^ b.digest,
+        faults: a.faults + b.faults,
+        live_locks: a.live_locks + b.live_locks,
+    }
 }
 
 fn said(failure: &Broken) -> String {
