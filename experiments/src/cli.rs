@@ -6,10 +6,14 @@ mod event_log;
 mod gang;
 mod limits;
 mod list;
+mod merge;
+mod progress;
 mod reproduce;
 mod run;
 mod run_args;
+mod sim_args;
 mod swarm;
+mod sweep;
 
 use std::io::Write;
 
@@ -19,9 +23,12 @@ use tracing_subscriber::filter::LevelFilter;
 
 pub use doctor::DoctorArgs;
 pub use gang::GangArgs;
+pub use merge::MergeArgs;
 pub use reproduce::{PageFormat, Published, ReproduceArgs};
 pub use run_args::{EngineChoice, Format, RUN_EXAMPLES, RunArgs};
+pub use sim_args::SimulatorArgs;
 pub use swarm::SwarmArgs;
+pub use sweep::{SWEEP_EXAMPLES, SweepArgs};
 
 use crate::exit::{Error, Exit};
 use crate::topology::{TopologyArgs, topology_command};
@@ -52,6 +59,10 @@ pub struct Cli {
 pub enum Command {
     /// Run guests under one or several modes and compare them
     Run(Box<RunArgs>),
+    /// Run an experiment file: every combination of its axes, on all cores or shared out
+    Sweep(Box<SweepArgs>),
+    /// Join the shares of a sweep
+    Merge(MergeArgs),
     /// Say what this host offers, and what will be missing (exit code 4 without a usable KVM)
     Doctor(DoctorArgs),
     /// Show or change which cgroups are gangs
@@ -79,6 +90,8 @@ pub fn execute(cli: &Cli, arguments: &[String]) -> Result<Exit, Error> {
     log_to_stderr();
     match &cli.command {
         Command::Run(args) => run::run(args, arguments),
+        Command::Sweep(args) => sweep::sweep(args, arguments),
+        Command::Merge(args) => merge::merge(args),
         Command::Doctor(args) => doctor::doctor(args),
         Command::Gang(args) => gang::gang(args),
         Command::Topology(args) => topology(args),

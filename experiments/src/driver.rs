@@ -1,28 +1,73 @@
-//! Runs an experiment: every block in its order, everything written after each block.
+//! Runs blocks: one after the other on KVM, on all cores in the simulator; everything is written after each block.
+//!
+//! ```text
+//!   jobs    (experiment, block), in a fixed order        block 0 of A, of B, ..., block 1 of A, of B, ...
+//!   thread  takes the next job, runs its modes in their order, hands the records to the experiment's recording
+//! ```
+//! A job does not know on which thread it runs or what runs beside it, and a recording lists blocks by number: with an
+//! engine whose runs are reproducible, the result does not depend on the number of threads.
 
-use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
-use plan::{Control, Engine, EngineError, Failure, RunPlan, RunRecord, RunStatus};
-use serde::Serialize;
+use plan::{Engine, EngineError, Failure, RunPlan, RunRecord, RunStatus};
 
 use crate::exit::{Error, Exit};
 use crate::experiment::Experiment;
-use crate::host::Fingerprint;
-use crate::result::{ResultFile, SCHEMA};
-use crate::store::Store;
+use crate::interrupt::Stop;
+use crate::recording::Recording;
+use crate::result::ResultFile;
 
-/// Where an experiment runs and how it was asked for: what the result says beside the measurements.
-#[derive(Debug, Clone)]
-pub struct Context {
-    /// The command that reproduces it.
-    pub command: String,
-    /// When it began, UTC.
-    pub started: String,
-    /// The host.
-    pub host: Fingerprint,
+/// An engine that may be asked from several threads.
+pub type SharedEngine<'a> = &'a (dyn Engine + Sync);
+
+/// An experiment, where its blocks go, and what runs them.
+#[derive(Debug)]
+pub struct Work {
+    recording: Mutex<Recording>,
+    experiment: Experiment,
 }
 
-/// What came of an experiment.
+impl Work {
+    /// Work on that recording.
+    #[must_use]
+    pub fn new(recording: Recording) -> Self {
+        Self { experiment: recording.experiment().clone(), recording: Mutex::new(recording) }
+    }
+
+    /// What is asked.
+    #[must_use]
+    pub fn experiment(&self) -> &Experiment {
+        &self.experiment
+    }
+
+    /// The result of what there is.
+    #[must_use]
+    pub fn result(&self) -> ResultFile {
+        lock(&self.recording).result()
+    }
+}
+
+/// A block of one of the experiments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Job {
+    /// Which experiment, as an index.
+    pub work: usize,
+    /// Which block.
+    pub block: u32,
+}
+
+/// How it ended.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// What broke the engine, if it broke.
+    pub error: Option<EngineError>,
+    /// True if it was stopped from outside.
+    pub interrupted: bool,
+}
+
+/// What came of one experiment.
 #[derive(Debug)]
 pub struct Outcome {
     /// The result, perhaps partial.
@@ -37,107 +82,115 @@ impl Outcome {
     /// The exit code if the engine did not break.
     #[must_use]
     pub fn exit(&self) -> Exit {
-        match (self.interrupted, self.result.status) {
-            (true, _) => Exit::Interrupted,
-            (false, RunStatus::Failed) => Exit::Failed,
-            (false, _) => Exit::Ok,
-        }
+        exit(self.interrupted, std::iter::once(self.result.status))
     }
 }
 
-/// Told of what happens; for progress on stderr.
-pub trait Observer {
+/// The exit code of results of these states.
+pub fn exit(interrupted: bool, mut results: impl Iterator<Item = RunStatus>) -> Exit {
+    match interrupted {
+        true => Exit::Interrupted,
+        false if results.any(|status| status == RunStatus::Failed) => Exit::Failed,
+        false => Exit::Ok,
+    }
+}
+
+/// Told of what happens; for progress on stderr. Calls come one at a time, from any thread.
+pub trait Observer: Send {
     /// A run has ended.
     fn run_done(&mut self, experiment: &Experiment, record: &RunRecord);
     /// A block is complete and on disk.
-    fn block_done(&mut self, experiment: &Experiment, block: u32);
+    fn block_done(&mut self, job: Job, experiment: &Experiment, records: &[RunRecord]);
 }
 
-/// What was asked, for the manifest.
-#[derive(Serialize)]
-struct Manifest<'a> {
-    schema: &'static str,
-    command: &'a str,
-    started: &'a str,
-    engine: &'a str,
-    experiment: &'a Experiment,
-    experiment_digest: &'a str,
-    order: Vec<Vec<String>>,
-}
-
-/// Where it runs, for the environment.
-#[derive(Serialize)]
-struct Environment<'a> {
-    schema: &'static str,
-    host: &'a Fingerprint,
-    versions: &'a BTreeMap<String, String>,
-}
-
-/// Runs `experiment` on `engine` until its end, an abort, or a broken engine. Runs that fail their own checks do not
-/// end it: the other modes and blocks are worth knowing.
+/// Runs the blocks of one experiment that are not there yet.
 ///
 /// # Errors
 /// When the run directory cannot be written.
 pub fn run(
-    engine: &dyn Engine,
-    experiment: &Experiment,
-    context: Context,
-    store: &Store,
-    control: &Control,
+    engine: SharedEngine<'_>,
+    recording: Recording,
+    threads: usize,
+    stop: &Stop,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, Error> {
-    let mut result = ResultFile {
-        schema: SCHEMA.into(),
-        status: RunStatus::Partial,
-        engine: engine.name().into(),
-        seed: experiment.seed,
-        command: context.command,
-        started: context.started,
-        experiment: experiment.clone(),
-        experiment_digest: experiment.digest(),
-        host: context.host,
-        versions: BTreeMap::from([("vmmlab".into(), env!("CARGO_PKG_VERSION").into())]),
-        runs: Vec::new(),
-        summary: Vec::new(),
-    };
-    store.write_json("manifest.json", &manifest(&result))?;
-    let environment = Environment { schema: "vmmlab.environment/1", host: &result.host, versions: &result.versions };
-    store.write_json("environment.json", &environment)?;
+    let missing = (0..recording.experiment().blocks).filter(|block| !recording.has(*block));
+    let jobs: Vec<_> = missing.map(|block| Job { work: 0, block }).collect();
+    let work = [Work::new(recording)];
+    let Ended { error, interrupted } = run_jobs(&[engine], &work, &jobs, threads, stop, observer)?;
+    let [work] = work;
+    Ok(Outcome { result: work.result(), error, interrupted })
+}
 
-    let mut error = None;
-    for block in 0..experiment.blocks {
-        let mut records = Vec::new();
-        for plan in experiment.block(block) {
-            if control.aborted() {
-                break;
+/// Runs `jobs` on `threads` threads until their end, a stop, or a broken engine. Runs that fail their own checks do not
+/// end it: the other modes and blocks are worth knowing. `engines[i]` runs `work[i]`.
+///
+/// # Errors
+/// When a run directory cannot be written.
+pub fn run_jobs(
+    engines: &[SharedEngine<'_>],
+    work: &[Work],
+    jobs: &[Job],
+    threads: usize,
+    stop: &Stop,
+    observer: &mut dyn Observer,
+) -> Result<Ended, Error> {
+    let next = AtomicUsize::new(0);
+    let observer = Mutex::new(observer);
+    let broken: Mutex<(Option<EngineError>, Option<Error>)> = Mutex::default();
+    let worker = || {
+        while !stop.asked() && matches!(*lock(&broken), (None, None)) {
+            let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+            let (Some(engine), Some(work)) = (engines.get(job.work), work.get(job.work)) else { break };
+            let (records, error) = block(*engine, &work.experiment, job.block, stop, &observer);
+            let whole = records.len() == work.experiment.plans.len() && !stop.control().aborted();
+            let added = lock(&work.recording).add(job.block, records.clone());
+            if whole && added.is_ok() {
+                lock(&observer).block_done(*job, &work.experiment, &records);
             }
-            match engine.run(&plan, control) {
-                Ok(record) => {
-                    let record = injected(&plan, record);
-                    observer.run_done(experiment, &record);
-                    records.push(record);
-                }
-                Err(broken) => {
-                    error = Some(broken);
-                    break;
-                }
+            let mut broken = lock(&broken);
+            broken.0 = broken.0.take().or(error);
+            broken.1 = broken.1.take().or(added.err());
+        }
+    };
+    if threads <= 1 {
+        worker();
+    } else {
+        thread::scope(|scope| {
+            for _ in 0..threads.min(jobs.len()) {
+                scope.spawn(worker);
             }
-        }
-        if !records.is_empty() {
-            store.write_json(&format!("blocks/{block:04}.json"), &records)?;
-        }
-        result.runs.extend(records.into_iter().map(without_raw));
-        let complete = result.runs.len() == experiment.plans.len() * experiment.blocks as usize;
-        result.status = status(&result.runs, complete && error.is_none());
-        result.summarize();
-        store.write_json("result.json", &result)?;
-        if error.is_some() || control.aborted() {
+        });
+    }
+    match broken.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        (_, Some(error)) => Err(error),
+        (error, None) => Ok(Ended { error, interrupted: stop.asked() }),
+    }
+}
+
+/// Runs the modes of a block in their order.
+fn block(
+    engine: SharedEngine<'_>,
+    experiment: &Experiment,
+    block: u32,
+    stop: &Stop,
+    observer: &Mutex<&mut dyn Observer>,
+) -> (Vec<RunRecord>, Option<EngineError>) {
+    let mut records = Vec::new();
+    for plan in experiment.block(block) {
+        if stop.control().aborted() {
             break;
         }
-        observer.block_done(experiment, block);
+        match engine.run(&plan, stop.control()) {
+            Ok(record) => {
+                let record = injected(&plan, record);
+                lock(observer).run_done(experiment, &record);
+                records.push(record);
+            }
+            Err(broken) => return (records, Some(broken)),
+        }
     }
-    let interrupted = control.aborted();
-    Ok(Outcome { result, error, interrupted })
+    (records, None)
 }
 
 /// A fault that was put in and that no check has seen is a failure of the checks.
@@ -150,35 +203,7 @@ fn injected(plan: &RunPlan, mut record: RunRecord) -> RunRecord {
     record
 }
 
-/// A failed check outweighs an early end; both outweigh success.
-fn status(runs: &[RunRecord], complete: bool) -> RunStatus {
-    let any = |status| runs.iter().any(|run| run.status == status);
-    if any(RunStatus::Failed) {
-        RunStatus::Failed
-    } else if any(RunStatus::Partial) || !complete {
-        RunStatus::Partial
-    } else {
-        RunStatus::Ok
-    }
-}
-
-/// Whole histograms stay in the block's file; the result has their figures.
-fn without_raw(mut record: RunRecord) -> RunRecord {
-    for histogram in record.histograms.values_mut() {
-        histogram.hdr_v2_hex = None;
-    }
-    record
-}
-
-fn manifest(result: &ResultFile) -> Manifest<'_> {
-    let names = |block| result.experiment.block(block).into_iter().map(|plan| plan.mode).collect();
-    Manifest {
-        schema: "vmmlab.manifest/1",
-        command: &result.command,
-        started: &result.started,
-        engine: &result.engine,
-        experiment: &result.experiment,
-        experiment_digest: &result.experiment_digest,
-        order: (0..result.experiment.blocks).map(names).collect(),
-    }
+/// What a panicking thread leaves behind is still whole: it is changed in single steps.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -60,7 +60,7 @@ pub enum Error {
     /// A file cannot be read or written.
     #[error("Cannot {verb} {}", .path.display())]
     File {
-        /// `read` or `write`.
+        /// `read`, `write` or `lock`.
         verb: &'static str,
         /// Which.
         path: PathBuf,
@@ -76,6 +76,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// A file that the user named, or that stands where the user pointed, cannot be read.
+    pub(crate) fn input(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| {
+            let path = path.display();
+            Self::Usage(format!("cannot read {path} ({source}); name a file or directory that is there and readable"))
+        }
+    }
+
     pub(crate) fn file(verb: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::File { verb, path: path.to_owned(), source }
     }

@@ -10,9 +10,10 @@
 //!   block 2   base gang pvflush ple   seed s2      (all modes of a block share its seed)
 //! ```
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use plan::RunPlan;
+use plan::{RunPlan, Spin};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use schemars::JsonSchema;
@@ -24,8 +25,49 @@ use crate::units::Seed;
 /// What a run takes beyond its warm-up and its measured time: boot, tear-down and files. Only for estimates.
 const OVERHEAD: Duration = Duration::from_millis(300);
 
-/// Modes and blocks.
+/// What is asked of the simulator beyond the plans.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Simulated {
+    /// The machine: the name of one that the program carries, or the file that describes it.
+    pub machine: String,
+    /// SHA-256 of its description.
+    pub machine_digest: String,
+    /// Its topology in normal form.
+    pub topology: String,
+    /// Each VM starts so much after the one before and is measured over its own run; 0 is the steady state.
+    pub stagger_ns: u64,
+    /// `ple_gap` in cycles.
+    pub ple_gap_cycles: u64,
+    /// False: HLT keeps the CPU (`kvm-intel.yield_on_hlt=0`).
+    pub yield_on_hlt: bool,
+    /// halt-kick as it was posted: unsafe, its stale reads are counted.
+    pub halt_once: bool,
+}
+
+/// Which figures decide, and what difference is worth talking about.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Metrics {
+    /// Metrics that decide a comparison; empty: `records_per_s`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub primary: Vec<String>,
+    /// Differences below this do not matter, in percent, for every metric without a margin of its own; `null`: what each
+    /// metric has by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub margin_percent: Option<f64>,
+    /// Margins of single metrics, in percent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub margins: BTreeMap<String, f64>,
+}
+
+impl Metrics {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Modes and blocks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Experiment {
     /// Its name: the directory below `vmmlab-runs`.
     pub name: String,
@@ -35,6 +77,12 @@ pub struct Experiment {
     pub blocks: u32,
     /// The seed from which those of the blocks are drawn.
     pub seed: u64,
+    /// What is simulated; absent on KVM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<Simulated>,
+    /// What decides; absent where nobody said.
+    #[serde(default, skip_serializing_if = "Metrics::is_default")]
+    pub metrics: Metrics,
 }
 
 impl Experiment {
@@ -65,22 +113,47 @@ impl Experiment {
         modes().find(|mode| *mode == "base").or_else(|| modes().next())
     }
 
-    /// What all runs together will take, roughly.
+    /// What all runs together will take on one core, roughly.
     #[must_use]
     pub fn estimate(&self) -> Duration {
-        let block: Duration =
-            self.plans.iter().map(|p| Duration::from_nanos(p.warmup_ns.saturating_add(p.duration_ns)) + OVERHEAD).sum();
-        block.saturating_mul(self.blocks)
+        self.estimate_block().saturating_mul(self.blocks)
     }
 
-    /// SHA-256 of what is run, without the seed and the place of the cgroups: equal digests ask the same question.
+    /// What the runs of one block will take, roughly.
+    #[must_use]
+    pub fn estimate_block(&self) -> Duration {
+        self.plans
+            .iter()
+            .map(|plan| if self.simulated.is_some() { simulated_time(plan) } else { real_time(plan) })
+            .sum()
+    }
+
+    /// SHA-256 of what is run: equal digests ask the same question. Name, seed, the place of the cgroups and what is made of
+    /// the figures afterwards are no part of it.
     #[must_use]
     pub fn digest(&self) -> String {
         let plans = self.plans.iter().map(|plan| RunPlan { cgroup: None, seed: 0, block: 0, ..plan.clone() }).collect();
-        let question = Self { seed: 0, plans, ..self.clone() };
+        let question = Self { name: String::new(), seed: 0, plans, metrics: Metrics::default(), ..self.clone() };
         // Plain data with string keys: it cannot fail to serialize.
         hex(&Sha256::digest(serde_json::to_vec(&question).unwrap_or_default()))
     }
+}
+
+/// What a real run takes.
+fn real_time(plan: &RunPlan) -> Duration {
+    Duration::from_nanos(plan.warmup_ns.saturating_add(plan.duration_ns)) + OVERHEAD
+}
+
+/// What a simulated run takes: the time that it simulates, by how many CPUs, by how much happens in the mode.
+fn simulated_time(plan: &RunPlan) -> Duration {
+    // Simulated seconds on eight CPUs in a second of one core of the 2020s, release build.
+    let speed = match (plan.axes.spin, plan.axes.host_policy.is_gang()) {
+        (Spin::Ple, _) => 20,
+        (Spin::Halt, _) | (_, true) => 60,
+        (Spin::Busy, false) => 200,
+    };
+    let cpus = u64::try_from(plan.pcpus.as_slice().len()).unwrap_or(u64::MAX);
+    Duration::from_nanos(plan.warmup_ns.saturating_add(plan.duration_ns).saturating_mul(cpus) / (8 * speed))
 }
 
 /// Lower-case hexadecimal digits.
@@ -120,7 +193,8 @@ pub(crate) mod tests {
             block: 0,
             cgroup: None,
         };
-        Experiment { name: "run".into(), plans: modes.iter().map(plan).collect(), blocks, seed: 42 }
+        let plans = modes.iter().map(plan).collect();
+        Experiment { name: "run".into(), plans, blocks, seed: 42, simulated: None, metrics: Metrics::default() }
     }
 
     #[test]
@@ -150,6 +224,7 @@ pub(crate) mod tests {
     fn the_digest_asks_for_the_question_not_for_the_seed() {
         let one = sample(&[Mode::Base], 6);
         assert_eq!(one.digest(), Experiment { seed: 1, ..one.clone() }.digest());
+        assert_eq!(one.digest(), Experiment { name: "other".into(), ..one.clone() }.digest());
         assert_ne!(one.digest(), Experiment { blocks: 7, ..one.clone() }.digest());
     }
 

@@ -10,15 +10,19 @@
 //! Every file is written beside its place and then renamed: a reader finds the old one or the new one, never half.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::exit::Error;
 
 /// Where results go that nobody named a place for.
 const DEFAULT_ROOT: &str = "vmmlab-runs";
+
+/// Longer files are not read, in bytes: a block of 50 modes with their histograms takes a few MB.
+const FILE_MAX: u64 = 1 << 30;
 
 /// An open run directory.
 #[derive(Debug)]
@@ -34,8 +38,16 @@ impl Store {
     /// # Errors
     /// When it cannot be made, or holds something already.
     pub fn create(out: Option<&Path>, name: &str, stamp: &str, digest: &str) -> Result<Self, Error> {
+        Self::create_with("blocks", out, name, stamp, digest)
+    }
+
+    /// The same with another directory inside it than `blocks`.
+    ///
+    /// # Errors
+    /// When it cannot be made, or holds something already.
+    pub fn create_with(inside: &str, out: Option<&Path>, name: &str, stamp: &str, digest: &str) -> Result<Self, Error> {
         let (dir, made) = match out {
-            Some(out) => claim(out).map_err(|source| Error::Out { path: out.to_owned(), source })?,
+            Some(out) => claim(out, inside).map_err(|source| Error::Out { path: out.to_owned(), source })?,
             None => {
                 let id = digest.get(..8).unwrap_or(digest);
                 let first = Path::new(DEFAULT_ROOT).join(name).join(format!("{stamp}-{id}"));
@@ -44,13 +56,19 @@ impl Store {
                 [first.clone()]
                     .into_iter()
                     .chain(candidates)
-                    .map(|dir| claim(&dir))
+                    .map(|dir| claim(&dir, inside))
                     .find(|made| !matches!(made, Err(e) if e.kind() == io::ErrorKind::AlreadyExists))
                     .unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))
                     .map_err(|source| Error::Out { path: first, source })?
             }
         };
         Ok(Self { dir, made })
+    }
+
+    /// Opens one that was made before, to go on in it.
+    #[must_use]
+    pub fn open(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), made: Vec::new() }
     }
 
     /// The directory.
@@ -66,18 +84,44 @@ impl Store {
         }
     }
 
+    /// Reads a JSON file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is something else.
+    pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
+        let path = self.dir.join(name);
+        let mut text = Vec::new();
+        let file = fs::File::open(&path).map_err(Error::input(&path))?;
+        let size = file.take(FILE_MAX + 1).read_to_end(&mut text).map_err(Error::input(&path))?;
+        if size as u64 > FILE_MAX {
+            return Err(Error::Usage(format!("{} is larger than {FILE_MAX} bytes; no result is", path.display())));
+        }
+        serde_json::from_slice(&text).map_err(|source| {
+            Error::Usage(format!("{}: {source}; name a directory that vmmlab has made", path.display()))
+        })
+    }
+
     /// Writes `value` as pretty JSON to `name`, whole or not at all.
     ///
     /// # Errors
     /// When the file system refuses.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), Error> {
+        let mut text = serde_json::to_vec_pretty(value)
+            .map_err(|source| Error::file("write", &self.dir.join(name))(source.into()))?;
+        text.push(b'\n');
+        self.write(name, &text)
+    }
+
+    /// Writes a file, whole or not at all.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn write(&self, name: &str, text: &[u8]) -> Result<(), Error> {
         let path = self.dir.join(name);
-        let part = path.with_extension("json.part");
+        let part = self.dir.join(format!("{name}.part"));
         let write = || -> io::Result<()> {
-            let mut text = serde_json::to_vec_pretty(value)?;
-            text.push(b'\n');
             let mut file = fs::File::create(&part)?;
-            file.write_all(&text)?;
+            file.write_all(text)?;
             file.sync_all()?;
             fs::rename(&part, &path)
         };
@@ -86,8 +130,8 @@ impl Store {
 }
 
 /// Makes `dir`, which must not exist or be empty, and proves that it can be written to. Also answers what was made.
-fn claim(dir: &Path) -> io::Result<(PathBuf, Vec<PathBuf>)> {
-    let blocks = dir.join("blocks");
+fn claim(dir: &Path, inside: &str) -> io::Result<(PathBuf, Vec<PathBuf>)> {
+    let blocks = dir.join(inside);
     let missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
     let made = blocks.ancestors().take_while(missing).map(Path::to_owned).collect();
     if let Some(parent) = dir.parent() {

@@ -1,18 +1,20 @@
 //! The driver, the run directory and the page, with an engine that answers at once and always the same.
 
-use std::cell::Cell;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hdrhistogram::Histogram;
 use plan::{
     Control, CpuList, Engine, EngineError, Failure, HistogramSummary, Inject, Lock, Mode, RunPlan, RunRecord,
     RunStatus, Sched, VmRecord, Workload, WorkloadParams, metric,
 };
-use vmmlab::driver::{self, Context, Observer, Outcome};
+use vmmlab::driver::{self, Job, Observer, Outcome};
 use vmmlab::exit::Exit;
-use vmmlab::experiment::Experiment;
+use vmmlab::experiment::{Experiment, Metrics};
 use vmmlab::host::Fingerprint;
+use vmmlab::interrupt::Stop;
+use vmmlab::recording::{Context, Recording};
 use vmmlab::result::ResultFile;
 use vmmlab::store::Store;
 use vmmlab::table;
@@ -21,15 +23,27 @@ use vmmlab::table;
 #[derive(Clone, Copy, PartialEq)]
 enum Event {
     Nothing,
-    Fail { at: usize },
-    Break { at: usize },
-    Interrupt { at: usize },
+    Fail {
+        at: usize,
+    },
+    Break {
+        at: usize,
+    },
+    /// A first Ctrl-C.
+    Interrupt {
+        at: usize,
+    },
+    /// A second one.
+    Abort {
+        at: usize,
+    },
 }
 
 /// Answers from a formula: the mode decides the rate, the block's seed shifts all modes alike.
 struct Fake {
     event: Event,
-    runs: Cell<usize>,
+    runs: AtomicUsize,
+    stop: Stop,
 }
 
 impl Engine for Fake {
@@ -38,7 +52,7 @@ impl Engine for Fake {
     }
 
     fn run(&self, plan: &RunPlan, control: &Control) -> Result<RunRecord, EngineError> {
-        let at = self.runs.replace(self.runs.get() + 1);
+        let at = self.runs.fetch_add(1, Ordering::Relaxed);
         let mut record = RunRecord::empty(plan);
         let block_noise = 1.0 + f64::from(u32::try_from(plan.seed % 1000).unwrap()) / 5000.0;
         let mode = Mode::ALL.iter().position(|m| plan.mode == m.name()).unwrap_or(0);
@@ -89,7 +103,8 @@ impl Engine for Fake {
             Event::Break { at: breaking } if at == breaking => {
                 return Err(EngineError::Internal { what: "Cannot create VM 3".into(), source: None });
             }
-            Event::Interrupt { at: stopping } if at == stopping => {
+            Event::Interrupt { at: stopping } if at == stopping => self.stop.after_block(),
+            Event::Abort { at: stopping } if at == stopping => {
                 control.abort();
                 record.status = RunStatus::Partial;
             }
@@ -103,7 +118,7 @@ struct Silent;
 
 impl Observer for Silent {
     fn run_done(&mut self, _: &Experiment, _: &RunRecord) {}
-    fn block_done(&mut self, _: &Experiment, _: u32) {}
+    fn block_done(&mut self, _: Job, _: &Experiment, _: &[RunRecord]) {}
 }
 
 fn experiment(modes: &[Mode], blocks: u32) -> Experiment {
@@ -137,18 +152,24 @@ fn experiment(modes: &[Mode], blocks: u32) -> Experiment {
         block: 0,
         cgroup: None,
     };
-    Experiment { name: "run".into(), plans: modes.iter().map(plan).collect(), blocks, seed: 42 }
+    let plans = modes.iter().map(plan).collect();
+    Experiment { name: "run".into(), plans, blocks, seed: 42, simulated: None, metrics: Metrics::default() }
 }
 
-fn run(dir: &Path, experiment: &Experiment, event: Event) -> Outcome {
-    let store = Store::create(Some(dir), "run", "20260102T030405Z", "0123456789").unwrap();
+fn open(store: Store, experiment: &Experiment) -> Recording {
     let context = Context {
         command: "vmmlab run --vms 2 --mode base,gang,pvflush,ple --seed 42".into(),
         started: "2026-01-02T03:04:05Z".into(),
         host: Fingerprint { kvm: Some("VMX".into()), ..Fingerprint::default() },
     };
-    let engine = Fake { event, runs: Cell::new(0) };
-    driver::run(&engine, experiment, context, &store, &Control::default(), &mut Silent).unwrap()
+    Recording::open("fake", experiment.clone(), context, store).unwrap()
+}
+
+fn run(dir: &Path, experiment: &Experiment, event: Event) -> Outcome {
+    let store = Store::create(Some(dir), "run", "20260102T030405Z", "0123456789").unwrap();
+    let stop = Stop::default();
+    let engine = Fake { event, runs: AtomicUsize::new(0), stop: stop.clone() };
+    driver::run(&engine, open(store, experiment), 1, &stop, &mut Silent).unwrap()
 }
 
 fn page(outcome: &Outcome) -> String {
@@ -224,14 +245,47 @@ fn an_injected_fault_that_no_check_sees_fails_the_run() {
 }
 
 #[test]
-fn an_interrupted_experiment_is_kept_and_marked() {
+fn a_first_ctrl_c_finishes_the_block_and_marks_the_result() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("out");
     let outcome = run(&dir, &experiment(FOUR, 6), Event::Interrupt { at: 5 });
     assert_eq!((outcome.exit(), outcome.result.status), (Exit::Interrupted, RunStatus::Partial));
+    assert!(page(&outcome).starts_with("PARTIAL  stopped before its end: 8 of 24 runs are whole"));
+    let read: ResultFile = serde_json::from_str(&fs::read_to_string(dir.join("result.json")).unwrap()).unwrap();
+    assert_eq!((read.status, read.runs.len()), (RunStatus::Partial, 8));
+    assert!(read.runs.iter().all(|run| run.status == RunStatus::Ok), "whole runs only");
+}
+
+#[test]
+fn a_second_ctrl_c_ends_the_run_and_keeps_what_it_had() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("out");
+    let outcome = run(&dir, &experiment(FOUR, 6), Event::Abort { at: 5 });
+    assert_eq!((outcome.exit(), outcome.result.status), (Exit::Interrupted, RunStatus::Partial));
     assert!(page(&outcome).starts_with("PARTIAL  stopped before its end: 5 of 24 runs are whole"));
     let read: ResultFile = serde_json::from_str(&fs::read_to_string(dir.join("result.json")).unwrap()).unwrap();
     assert_eq!((read.status, read.runs.len()), (RunStatus::Partial, 6));
+}
+
+#[test]
+fn blocks_that_are_there_are_not_run_again_and_damaged_ones_are() {
+    let root = tempfile::tempdir().unwrap();
+    let [whole, resumed] = ["whole", "resumed"].map(|name| root.path().join(name));
+    let asked = experiment(FOUR, 6);
+    run(&whole, &asked, Event::Nothing);
+    run(&resumed, &asked, Event::Abort { at: 13 });
+    // Block 3 was cut by the abort; block 1 loses its end, as in a power cut on a file system without order.
+    let block_1 = fs::read(resumed.join("blocks/0001.json")).unwrap();
+    fs::write(resumed.join("blocks/0001.json"), &block_1[..block_1.len() / 2]).unwrap();
+    let again = open(Store::open(&resumed), &asked);
+    let there: Vec<_> = (0..6).filter(|block| again.has(*block)).collect();
+    assert_eq!(there, [0, 2]);
+    let engine = Fake { event: Event::Nothing, runs: AtomicUsize::new(0), stop: Stop::default() };
+    let outcome = driver::run(&engine, again, 3, &Stop::default(), &mut Silent).unwrap();
+    assert_eq!((outcome.exit(), engine.runs.into_inner()), (Exit::Ok, 16));
+    for file in ["result.json", "blocks/0001.json", "blocks/0003.json"] {
+        assert_eq!(fs::read(whole.join(file)).unwrap(), fs::read(resumed.join(file)).unwrap(), "{file}");
+    }
 }
 
 #[test]

@@ -5,19 +5,22 @@
 //! | `auto` | KVM | the simulator, and a notice says why |
 //! | `kvm` | KVM | exit code 4 |
 //! | `sim` | the simulator | the simulator |
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 
-use hostsched::topology::Machine;
+use hostsched::topology::Machine as Topology;
 use plan::{Engine, EngineError};
 use sha2::{Digest, Sha256};
 use sim::Sim;
 use sim::observe::Watch;
 use vmm::probe::{allowed_cpus, probe};
 
-use super::run_args::EngineChoice;
+use super::limits;
+use super::run_args::{EngineChoice, RunArgs};
+use super::sim_args::SimulatorArgs;
 use crate::exit::Error;
-use crate::experiment::hex;
+use crate::experiment::{Experiment, Simulated, hex};
 use crate::host::Fingerprint;
 use crate::simulator;
 use crate::topology::import;
@@ -28,49 +31,71 @@ pub(super) enum Place {
     /// This host.
     Kvm,
     /// A host of that topology.
-    Simulated(Machine),
+    Simulated(Simulated, Topology),
+}
+
+/// An engine that may be asked from several threads.
+pub(super) type SharedEngine = Box<dyn Engine + Sync>;
+
+/// True if runs are simulated; tells on stderr if that is not what the user may expect.
+pub(super) fn simulate(choice: EngineChoice) -> bool {
+    match choice {
+        EngineChoice::Sim => true,
+        EngineChoice::Kvm => false,
+        EngineChoice::Auto => match probe().kvm {
+            Ok(_) => false,
+            Err(reason) => {
+                anstream::eprintln!("notice: {reason}; simulating instead (--engine kvm would stop here)");
+                true
+            }
+        },
+    }
 }
 
 impl Place {
-    /// Decides, and tells on stderr if it is not what the user may expect.
+    /// The place that the options describe.
     ///
     /// # Errors
-    /// A topology that cannot be read, or one for a host that is not simulated.
-    pub(super) fn choose(choice: EngineChoice, topology: Option<&str>) -> Result<Self, Error> {
-        let simulate = match choice {
-            EngineChoice::Sim => true,
-            EngineChoice::Kvm => false,
-            EngineChoice::Auto => match probe().kvm {
-                Ok(_) => false,
-                Err(reason) => {
-                    anstream::eprintln!("notice: {reason}; simulating instead (--engine kvm would stop here)");
-                    true
-                }
-            },
-        };
-        match (simulate, topology) {
-            (true, spec) => {
-                let found = import(spec.unwrap_or(simulator::DEFAULT_TOPOLOGY), false);
-                found.map(|found| Self::Simulated(found.machine)).map_err(|e| Error::Usage(format!("--topology: {e}")))
-            }
-            (false, Some(_)) => {
-                Err(Error::Usage("--topology describes the host to simulate: add --engine sim, or leave it out".into()))
+    /// A topology that cannot be read, or options of a simulated host where none is simulated.
+    pub(super) fn choose(simulate: bool, args: &SimulatorArgs) -> Result<Self, Error> {
+        match (simulate, args.given()) {
+            (true, _) => args.simulated().map(|(simulated, topology)| Self::Simulated(simulated, topology)),
+            (false, Some(flag)) => {
+                Err(Error::Usage(format!("{flag} describes the host to simulate: add --engine sim, or leave it out")))
             }
             (false, None) => Ok(Self::Kvm),
         }
     }
 
-    /// The CPUs that a run may use, ascending.
-    pub(super) fn cpus(&self) -> Vec<u32> {
+    /// The experiment that `args` asks for here.
+    ///
+    /// # Errors
+    /// One sentence that names the flag, the value and what would be right.
+    pub(super) fn experiment(&self, args: &RunArgs) -> Result<Experiment, Error> {
         match self {
-            Self::Kvm => allowed_cpus(),
-            Self::Simulated(machine) => machine.online().iter().map(|cpu| cpu.0).collect(),
+            Self::Kvm => args.experiment(&allowed_cpus()),
+            Self::Simulated(simulated, topology) => {
+                let cpus: Vec<u32> = topology.online().iter().map(|cpu| cpu.0).collect();
+                Ok(Experiment { simulated: Some(simulated.clone()), ..args.experiment(&cpus)? })
+            }
         }
+    }
+
+    /// Refuses what could be planned here, but not run.
+    ///
+    /// # Errors
+    /// One sentence that names what is missing and how to get it.
+    pub(super) fn check(&self, experiment: &Experiment) -> Result<(), Error> {
+        if let (Self::Kvm, Some(plan)) = (self, experiment.plans.first()) {
+            vmm::check_workload(plan.workload)?;
+            limits::check(experiment)?;
+        }
+        Ok(())
     }
 
     /// The engine and the host that it found, or the exact reason why this host has none. A simulator shows its events
     /// to `watch`.
-    pub(super) fn engine(self, watch: Option<Arc<dyn Watch>>) -> Result<(Box<dyn Engine>, Fingerprint), EngineError> {
+    pub(super) fn engine(&self, watch: Option<Arc<dyn Watch>>) -> Result<(SharedEngine, Fingerprint), EngineError> {
         match self {
             Self::Kvm => {
                 let offer = probe().kvm.map_err(|reason| EngineError::Unsupported(reason.to_string()))?;
@@ -82,12 +107,35 @@ impl Place {
                 };
                 Ok((Box::new(vmm::Kvm::default()), host))
             }
-            Self::Simulated(machine) => {
-                let topology = Some(machine.to_string());
-                let host = Fingerprint { cpu: Some("simulated".into()), topology, ..Fingerprint::default() };
-                let sim = watch.into_iter().fold(simulator::generic(machine)?, Sim::watched);
-                Ok((Box::new(sim), host))
+            Self::Simulated(simulated, _) => {
+                let sim = watch.into_iter().fold(simulator::engine(simulated)?, Sim::watched);
+                Ok((Box::new(sim), simulated_host(simulated)))
             }
         }
+    }
+}
+
+/// The fingerprint of a simulated host: the same wherever it is simulated.
+fn simulated_host(simulated: &Simulated) -> Fingerprint {
+    let topology = Some(simulated.topology.clone());
+    Fingerprint { cpu: Some("simulated".into()), topology, ..Fingerprint::default() }
+}
+
+/// The engine that goes on with an experiment which was begun before, and the host that it finds.
+///
+/// # Errors
+/// As [`Place::engine`].
+pub(super) fn engine_again(experiment: &Experiment) -> Result<(SharedEngine, Fingerprint), EngineError> {
+    match &experiment.simulated {
+        None => Place::Kvm.engine(None),
+        Some(simulated) => Ok((Box::new(simulator::engine(simulated)?), simulated_host(simulated))),
+    }
+}
+
+/// How many runs may be under way at once: real ones would disturb each other.
+pub(super) fn threads(engine: &str, asked: Option<u32>) -> usize {
+    match engine {
+        "kvm" => 1,
+        _ => asked.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), |n| n as usize),
     }
 }

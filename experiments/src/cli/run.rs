@@ -1,36 +1,33 @@
 //! `vmmlab run`: from the options to an engine, and from its result to the page.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use plan::{Control, RunRecord, RunStatus, format_ns};
+use plan::format_ns;
 
-use super::engine::Place;
+use super::engine::{Place, simulate, threads};
 use super::event_log::Log;
+use super::print;
+use super::progress::Progress;
 use super::run_args::{Format, RunArgs};
-use super::{limits, print};
-use crate::driver::{self, Context, Observer};
+use crate::driver;
 use crate::exit::{Error, Exit};
 use crate::experiment::Experiment;
-use crate::interrupt::Watch;
+use crate::interrupt::{Stop, Watch};
+use crate::recording::{Context, Recording};
 use crate::store::Store;
 use crate::table;
-use crate::table::figure;
 
 pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
-    let place = Place::choose(args.engine, args.topology.as_deref())?;
-    let experiment = args.experiment(&place.cpus())?;
-    let command = command(arguments, experiment.seed);
+    let place = Place::choose(simulate(args.engine), &args.simulator)?;
+    let experiment = place.experiment(args)?;
+    let command = command(arguments, &[("--seed", experiment.seed.to_string())]);
     if args.dry_run {
         print(&dry_run(&experiment, &command))?;
         return Ok(Exit::Ok);
     }
-    if matches!(place, Place::Kvm) {
-        vmm::check_workload(args.workload)?;
-        limits::check(&experiment)?;
-    }
+    place.check(&experiment)?;
     let log = args.event_log.as_deref().map(|path| Log::create(path, &place)).transpose()?;
-    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-    let stamp: String = now.chars().filter(|c| !matches!(c, '-' | ':')).collect();
+    let (started, stamp) = now();
     let store = Store::create(args.out.as_deref(), &experiment.name, &stamp, &experiment.digest())?;
     let (engine, host) = match place.engine(log.as_ref().map(Log::watch)) {
         Ok(found) => found,
@@ -39,16 +36,22 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
             return Err(error.into());
         }
     };
-    let control = Control::default();
-    let watch = Watch::start(control.clone()).map_err(Error::Signals)?;
-    let context = Context { command, started: now, host };
+    let stop = Stop::default();
+    let watch = Watch::start(stop.clone()).map_err(Error::Signals)?;
     anstream::eprintln!("{}: {}", store.dir().display(), summary(&experiment));
-    let outcome = driver::run(&*engine, &experiment, context, &store, &control, &mut Progress { done: 0 })?;
+    let result_file = store.dir().join("result.json");
+    let mut progress = Progress::new(runs(&experiment), experiment.blocks as usize, Vec::new());
+    let context = Context { command, started, host };
+    let recording = Recording::open(engine.name(), experiment, context, store)?;
+    // The log tells one run after the other.
+    let threads = if log.is_some() { 1 } else { threads(engine.name(), None) };
+    let outcome = driver::run(&*engine, recording, threads, &stop, &mut progress)?;
+    progress.end();
     drop(watch);
     log.iter().try_for_each(Log::write)?;
 
     match args.format {
-        Format::Table => print(&table::render(&outcome.result, &store.dir().join("result.json").to_string_lossy()))?,
+        Format::Table => print(&table::render(&outcome.result, &result_file.to_string_lossy()))?,
         Format::Json => print(&format!("{}\n", serde_json::to_string_pretty(&outcome.result).unwrap_or_default()))?,
     }
     let exit = outcome.exit();
@@ -58,36 +61,57 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
     }
 }
 
-/// The command that runs this again: as given, with the seed, without the place of the result.
-fn command(arguments: &[String], seed: u64) -> String {
+/// Now, for people and for file names.
+pub(super) fn now() -> (String, String) {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let stamp = now.chars().filter(|c| !matches!(c, '-' | ':')).collect();
+    (now, stamp)
+}
+
+fn runs(experiment: &Experiment) -> usize {
+    experiment.plans.len() * experiment.blocks as usize
+}
+
+/// Options that say where a result goes or which part of it is made, and not what is asked; true: with a value.
+const NO_QUESTION: &[(&str, bool)] = &[("--out", true), ("--event-log", true), ("--shard", true), ("--jobs", true), ("--dry-run", false)];
+
+/// The command that runs this again: as given, with `chosen` options that were not given, without the place of the result.
+pub(super) fn command(arguments: &[String], chosen: &[(&str, String)]) -> String {
     let mut words = vec!["vmmlab".to_owned()];
     let mut given = arguments.iter();
-    let mut seeded = false;
     while let Some(word) = given.next() {
-        match word.as_str() {
-            "--out" | "--event-log" => drop(given.next()),
-            other if other.starts_with("--out=") || other.starts_with("--event-log=") || other == "--dry-run" => {}
-            other => {
-                seeded |= other == "--seed" || other.starts_with("--seed=");
-                words.push(quoted(other));
-            }
+        let name = word.split('=').next().unwrap_or_default();
+        match NO_QUESTION.iter().find(|(option, _)| *option == name) {
+            Some((_, true)) if !word.contains('=') => drop(given.next()),
+            Some(_) => {}
+            None => words.push(quoted(word)),
         }
     }
-    if !seeded {
-        words.extend(["--seed".into(), seed.to_string()]);
+    for (option, value) in chosen {
+        let said = |word: &String| word == option || word.starts_with(&format!("{option}="));
+        if !arguments.iter().any(said) {
+            words.extend([(*option).to_owned(), quoted(value)]);
+        }
     }
     words.join(" ")
 }
 
 /// A word as a POSIX shell takes it.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+,./:@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-fn summary(experiment: &Experiment) -> String {
-    let time = humantime::format_duration(std::time::Duration::from_secs(experiment.estimate().as_secs().max(1)));
+pub(super) fn summary(experiment: &Experiment) -> String {
+    let engine = if experiment.simulated.is_some() { "sim" } else { "kvm" };
+    let threads = threads(engine, None).min(experiment.blocks as usize);
+    let time = rounded(experiment.estimate(), u32::try_from(threads).unwrap_or(1));
     format!("{} modes x {} blocks, about {time}", experiment.plans.len(), experiment.blocks)
+}
+
+/// The time that `work` takes when it is shared by so many threads, in whole seconds.
+pub(super) fn rounded(work: Duration, threads: u32) -> humantime::FormattedDuration {
+    humantime::format_duration(Duration::from_secs((work / threads.max(1)).as_secs().max(1)))
 }
 
 fn dry_run(experiment: &Experiment, command: &str) -> String {
@@ -131,39 +155,16 @@ fn dry_run(experiment: &Experiment, command: &str) -> String {
     page
 }
 
-/// One line a run on stderr.
-struct Progress {
-    done: usize,
-}
-
-impl Observer for Progress {
-    fn run_done(&mut self, experiment: &Experiment, record: &RunRecord) {
-        self.done += 1;
-        let of = experiment.plans.len() * experiment.blocks as usize;
-        let what = match record.status {
-            RunStatus::Ok => {
-                let records = experiment.plans.first().map_or("records", |plan| plan.workload.about().records);
-                format!("{:>10} {records}/s", figure::rate(record.records_per_s))
-            }
-            RunStatus::Partial => "stopped".into(),
-            RunStatus::Failed => {
-                let checks: Vec<_> = record.failures.iter().map(|failure| failure.check.as_str()).collect();
-                format!("FAILED: {}", checks.join(", "))
-            }
-        };
-        anstream::eprintln!("[{:>3}/{of}] block {} {:<14} {what}", self.done, record.block, record.mode);
-    }
-
-    fn block_done(&mut self, _: &Experiment, _: u32) {}
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_command_to_run_again_has_the_seed_and_not_the_place() {
-        let given = |words: &[&str]| command(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>(), 7);
+        let given = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|w| (*w).to_owned()).collect();
+            command(&words, &[("--seed", "7".into())])
+        };
         assert_eq!(
             given(&["run", "--out", "x", "--vms", "2", "--out=y", "--event-log", "z"]),
             "vmmlab run --vms 2 --seed 7"

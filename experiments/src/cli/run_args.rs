@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, CommandFactory, Parser, ValueEnum};
 use plan::{CpuList, Flush, HostPolicy, Inject, Lock, RunPlan, Sched, Spin, Workload, WorkloadParams};
 
+use super::sim_args::SimulatorArgs;
 use crate::exit::Error;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Metrics};
 use crate::row::{Overrides, Row};
 use crate::units::{Seed, Time};
 
@@ -38,6 +39,18 @@ pub enum EngineChoice {
     Kvm,
     /// the simulated host
     Sim,
+}
+
+impl EngineChoice {
+    /// Its name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Kvm => "kvm",
+            Self::Sim => "sim",
+        }
+    }
 }
 
 /// How the result is printed.
@@ -110,9 +123,9 @@ pub struct RunArgs {
     /// Engine
     #[arg(long, value_name = "auto|kvm|sim", value_enum, default_value = "auto", hide_possible_values = true)]
     pub engine: EngineChoice,
-    /// Host to simulate: 2s:4c, a preset, auto, sysfs:DIR, lscpu:FILE, hwloc:FILE [default: 1s:8c]
-    #[arg(long, value_name = "TOPOLOGY", hide_short_help = true)]
-    pub topology: Option<String>,
+    /// What is simulated, where nothing real runs.
+    #[command(flatten)]
+    pub simulator: SimulatorArgs,
 
     /// Who schedules the vCPU threads
     #[arg(long, value_name = "lab|host", default_value = "lab", help_heading = "Scheduler")]
@@ -200,7 +213,34 @@ pub struct RunArgs {
     pub dry_run: bool,
 }
 
+/// The options alone, to read them from elsewhere than the command line.
+#[derive(Debug, Parser)]
+#[command(name = "run", disable_help_flag = true, color = clap::ColorChoice::Never)]
+struct Alone {
+    #[command(flatten)]
+    run: RunArgs,
+}
+
 impl RunArgs {
+    /// Reads options, as `--vms=2`.
+    ///
+    /// # Errors
+    /// One sentence: flag, value, and what would be right.
+    pub fn from_words(words: &[String]) -> Result<Self, String> {
+        let all = std::iter::once("run").chain(words.iter().map(String::as_str));
+        Alone::try_parse_from(all).map(|alone| alone.run).map_err(|error| {
+            let text = error.to_string();
+            let sentence = text.lines().next().unwrap_or_default();
+            sentence.strip_prefix("error: ").unwrap_or(sentence).into()
+        })
+    }
+
+    /// The names of all options, without dashes.
+    #[must_use]
+    pub fn option_names() -> Vec<String> {
+        Alone::command().get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect()
+    }
+
     /// The experiment that these options describe on a host whose CPUs `allowed` (ascending) may be used.
     ///
     /// # Errors
@@ -242,7 +282,8 @@ impl RunArgs {
             )));
         }
         let seed = self.seed.unwrap_or_else(Seed::random);
-        Ok(Experiment { name: "run".into(), plans, blocks: self.blocks, seed: seed.0 })
+        let (name, metrics) = ("run".into(), Metrics::default());
+        Ok(Experiment { name, plans, blocks: self.blocks, seed: seed.0, simulated: None, metrics })
     }
 
     fn pcpus(&self, allowed: &[u32]) -> Result<CpuList, Error> {
@@ -329,7 +370,7 @@ fn param(text: &str) -> Result<(String, u32), String> {
     Ok((name.to_owned(), count(value)?))
 }
 
-fn yes_no(text: &str) -> Result<bool, String> {
+pub(super) fn yes_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),
         "no" => Ok(false),

@@ -33,11 +33,15 @@ impl Column {
     }
 }
 
+/// True if a row with that label takes two lines.
+pub(crate) fn is_long(label: &str) -> bool {
+    label.chars().count() > LABEL_COLUMNS
+}
+
 /// Lays out `columns` behind row labels; a column without any value is left out. The first two lines are the heading.
 pub(crate) fn lines(label_head: [&str; 2], labels: &[&str], columns: Vec<Column>) -> Vec<String> {
     let columns: Vec<Column> = columns.into_iter().filter(|c| c.cells.iter().any(|cell| cell != MISSING)).collect();
-    let long = |label: &str| label.chars().count() > LABEL_COLUMNS;
-    let label_width = labels.iter().chain(&label_head).filter(|l| !long(l)).map(|l| l.len()).max().unwrap_or(0);
+    let label_width = labels.iter().chain(&label_head).filter(|l| !is_long(l)).map(|l| l.len()).max().unwrap_or(0);
     let widths: Vec<usize> = columns.iter().map(Column::width).collect();
     let natural = label_width + widths.iter().sum::<usize>();
     let gap = if natural + 2 * columns.len() + 2 > PAGE_COLUMNS { 1 } else { 2 };
@@ -52,7 +56,7 @@ pub(crate) fn lines(label_head: [&str; 2], labels: &[&str], columns: Vec<Column>
     let mut lines: Vec<String> = (0..2).map(|i| line(label_head[i], &mut columns.iter().map(|c| &c.head[i]))).collect();
     for (row, label) in labels.iter().enumerate() {
         let mut label = *label;
-        if long(label) {
+        if is_long(label) {
             lines.push(format!("  {label}"));
             label = "";
         }

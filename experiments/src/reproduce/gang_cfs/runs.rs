@@ -109,6 +109,12 @@ struct ExperimentFile {
     ebizzy: WorkloadParams,
 }
 
+/// The file; its other sections are those of a sweep.
+#[derive(Debug, Clone, Deserialize)]
+struct WholeFile {
+    reproduce: ExperimentFile,
+}
+
 /// The experiment file, and the machines.
 #[derive(Debug)]
 pub(super) struct Plans {
@@ -120,9 +126,10 @@ pub(super) struct Plans {
 
 impl Plans {
     pub(super) fn read(protocol: Protocol, seed: u64) -> Result<Self, EngineError> {
-        let file: ExperimentFile = toml::from_str(include_str!("../../../gang-cfs.toml")).map_err(|source| {
+        let file: WholeFile = toml::from_str(include_str!("../../../gang-cfs.toml")).map_err(|source| {
             EngineError::Internal { what: "Cannot read the experiment file".into(), source: Some(source.into()) }
         })?;
+        let file = file.reproduce;
         let lengths = match protocol {
             Protocol::Quick => file.protocol.quick.clone(),
             Protocol::Full => file.protocol.full.clone(),
