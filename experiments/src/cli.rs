@@ -11,6 +11,7 @@ mod progress;
 mod reproduce;
 mod run;
 mod run_args;
+mod shell;
 mod sim_args;
 mod swarm;
 mod sweep;
@@ -26,6 +27,7 @@ pub use gang::GangArgs;
 pub use merge::MergeArgs;
 pub use reproduce::{PageFormat, Published, ReproduceArgs};
 pub use run_args::{EngineChoice, Format, RUN_EXAMPLES, RunArgs};
+pub use shell::{CompletionsArgs, ManArgs};
 pub use sim_args::SimulatorArgs;
 pub use swarm::SwarmArgs;
 pub use sweep::{SWEEP_EXAMPLES, SweepArgs};
@@ -71,10 +73,15 @@ pub enum Command {
     Topology(TopologyArgs),
     /// Set published tables beside what the simulator makes of them
     Reproduce(ReproduceArgs),
-    /// Check the simulator: random hosts, guests, modes and faults by seed (exit code 1 if a check fails)
-    Swarm(SwarmArgs),
-    /// List modes, workloads and the columns of the table
+mod shell;
+mod sim_args;
+mod swarm;
+mod sweep;
     List,
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+    /// Write man pages
+    Man(ManArgs),
 }
 
 /// Does what `cli` says. `arguments` are those of the process, without its name.
@@ -98,6 +105,8 @@ pub fn execute(cli: &Cli, arguments: &[String]) -> Result<Exit, Error> {
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Swarm(args) => swarm::swarm(args),
         Command::List => list::list(),
+        Command::Completions(args) => shell::completions(args),
+        Command::Man(args) => shell::man(args),
     }
 }
 
