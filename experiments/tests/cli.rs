@@ -107,7 +107,17 @@ fn the_lists_name_every_mode_and_workload() {
     for name in plan::Mode::ALL.iter().map(|m| m.name()).chain(plan::Workload::ALL.iter().map(|w| w.name())) {
         assert!(page.contains(&format!("\n  {name} ")), "{name}: {page}");
     }
-    assert!(page.lines().all(|line| line.chars().count() <= 100));
+    let machines: Vec<&str> = vmmlab::simulator::names().collect();
+    let presets: Vec<&str> = hostsched::topology::PRESETS.iter().map(|preset| preset.name).collect();
+    for name in machines.iter().chain(&presets) {
+        assert!(page.contains(&format!("\n  {name} ")), "{name}: {page}");
+        let kind = if presets.contains(name) { "--topology" } else { "--machine" };
+        let output = vmmlab(root.path(), &["run", "--engine", "sim", kind, name, "--vms", "1", "--dry-run"]);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", text(&output.stderr));
+    }
+    for line in page.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
 }
 
 #[test]

@@ -149,6 +149,22 @@ fn started(root: &Path, duration: &str) -> (Child, Vec<PathBuf>) {
     (child, blocks)
 }
 
+/// Starts a sweep that will not end by itself, and lets its first run begin.
+fn endless(root: &Path) -> Child {
+    let mut child = vmmlab(root, "sweep x.toml --out cut --jobs 1 --set duration=24h")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !root.join("cut/points/0003-slice=2ms,vms=2/environment.json").exists() {
+        assert!(child.try_wait().unwrap().is_none() && Instant::now() < limit, "it did not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    child
+}
+
 #[test]
 fn a_sweep_goes_on_after_kill_9_and_damage() {
     let root = scratch(SMALL);
@@ -189,17 +205,7 @@ fn a_first_signal_finishes_the_block_and_the_rest_can_be_resumed() {
 #[test]
 fn a_second_signal_ends_the_run_at_once_and_keeps_what_was_measured() {
     let root = scratch(SMALL);
-    let mut child = vmmlab(root.path(), "sweep x.toml --out cut --jobs 1 --set duration=24h")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let limit = Instant::now() + Duration::from_secs(60);
-    while !root.path().join("cut/points/0003-slice=2ms,vms=2/environment.json").exists() {
-        assert!(child.try_wait().unwrap().is_none() && Instant::now() < limit, "it did not start");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    std::thread::sleep(Duration::from_millis(300));
+    let mut child = endless(root.path());
     let id = Pid::from_child(&child);
     kill_process(id, Signal::INT).unwrap();
     std::thread::sleep(Duration::from_millis(300));
@@ -256,7 +262,7 @@ fn a_block_that_differs_between_shares_is_named() {
 #[test]
 fn two_processes_do_not_write_one_directory() {
     let root = scratch(SMALL);
-    let (mut child, _) = started(root.path(), "24h");
+    let mut child = endless(root.path());
     let output = output(root.path(), "sweep --resume cut");
     child.kill().unwrap();
     child.wait().unwrap();

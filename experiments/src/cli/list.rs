@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 
+use hostsched::topology::PRESETS;
 use plan::{Mode, Workload};
 
 use super::print;
 use crate::exit::{Error, Exit};
-use crate::table::LEGEND;
+use crate::simulator;
+use crate::table::{LEGEND, grid};
 
 pub(super) fn list() -> Result<Exit, Error> {
     let mut page = String::from("Modes\n  name       host policy  flush      spin  vCPUs   what it does\n");
@@ -24,6 +26,8 @@ pub(super) fn list() -> Result<Exit, Error> {
         );
     }
     workloads(&mut page);
+    machines(&mut page);
+    topologies(&mut page);
     let _ = writeln!(page, "\nColumns of the table\n{LEGEND}");
     print(&page)?;
     Ok(Exit::Ok)
@@ -35,23 +39,36 @@ fn workloads(page: &mut String) {
     for workload in Workload::ALL {
         let about = workload.about();
         let rate = format!("{}/s", about.records);
-        let _ = writeln!(page, "  {workload:<10} {rate:<15} {}", about.text);
-        let _ = writeln!(page, "{:28} not measured: {}", "", about.caveat);
+        let _ = writeln!(page, "{}", grid::wrap(&format!("  {workload:<10} {rate:<15} {}", about.text), 28));
+        let caveat = format!("{:28}not measured: {}", "", about.caveat);
+        let _ = writeln!(page, "{}", grid::wrap(&caveat, 28));
     }
     page.push_str("\nConstants of the workloads (--param NAME=N,...)\n");
     for workload in Workload::ALL {
         for info in workload.params().filter(|info| info.workloads.first() == Some(workload)) {
-            let _ = writeln!(
-                page,
-                "  {workload:<10} {:<18} {} [{} to {} {}; default {}]",
-                info.id,
-                info.text.trim().trim_end_matches('.'),
-                info.min,
-                info.max,
-                info.unit,
-                info.default
-            );
+            let text = info.text.trim().trim_end_matches('.');
+            let range = format!("[{} to {} {}; default {}]", info.min, info.max, info.unit, info.default);
+            let row = format!("  {workload:<10} {:<18} {text} {range}", info.id);
+            let _ = writeln!(page, "{}", grid::wrap(&row, 32));
         }
+    }
+}
+
+/// The machines of the simulator.
+fn machines(page: &mut String) {
+    page.push_str("\nMachines of the simulator (--machine)\n");
+    for name in simulator::names() {
+        // The program's own descriptions can be read; a test does.
+        let title = simulator::machine(name).map(|machine| machine.title).unwrap_or_default();
+        let _ = writeln!(page, "{}", grid::wrap(&format!("  {name:<10} {title}"), 13));
+    }
+}
+
+/// The topologies that have a name.
+fn topologies(page: &mut String) {
+    page.push_str("\nTopologies with a name (--topology)\n");
+    for preset in PRESETS {
+        let _ = writeln!(page, "{}", grid::wrap(&format!("  {:<22} {}", preset.name, preset.about), 25));
     }
 }
 
