@@ -139,7 +139,7 @@ fn a_first_signal_finishes_the_block_with_130_a_marked_partial_result_and_nothin
         let result = result(&root.path().join("out/result.json"));
         assert_eq!(result.status, RunStatus::Partial);
         let runs = result.runs.len();
-        assert!(runs > 0 && runs % 2 == 0 && runs < 100, "{runs} runs are not whole blocks");
+        assert!(runs > 0 && runs.is_multiple_of(2) && runs < 100, "{runs} runs are not whole blocks");
         assert!(result.runs.iter().all(|run| run.status == RunStatus::Ok));
         assert_eq!(cgroups_of(id), Vec::<std::path::PathBuf>::new());
     }

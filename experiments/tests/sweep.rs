@@ -195,7 +195,7 @@ fn a_first_signal_finishes_the_block_and_the_rest_can_be_resumed() {
         let sweep: SweepFile = read(&root.path().join("cut/sweep.json"));
         assert_eq!(sweep.status, RunStatus::Partial);
         let runs: usize = sweep.points.iter().map(|point| point.runs).sum();
-        assert!(runs >= 4 && runs % 2 == 0, "{runs} runs are not whole blocks");
+        assert!(runs >= 4 && runs.is_multiple_of(2), "{runs} runs are not whole blocks");
         good(root.path(), "sweep --resume cut");
         let sweep: SweepFile = read(&root.path().join("cut/sweep.json"));
         assert_eq!(sweep.status, RunStatus::Ok);
