@@ -73,10 +73,9 @@ pub enum Command {
     Topology(TopologyArgs),
     /// Set published tables beside what the simulator makes of them
     Reproduce(ReproduceArgs),
-mod shell;
-mod sim_args;
-mod swarm;
-mod sweep;
+    /// Check the simulator: random hosts, guests, modes and faults by seed (exit code 1 if a check fails)
+    Swarm(SwarmArgs),
+    /// List modes, workloads, machines, topologies and the columns of the table
     List,
     /// Print the completions of a shell
     Completions(CompletionsArgs),

@@ -72,6 +72,14 @@ pub fn describe(name: &str) -> Result<Described, EngineError> {
     Ok(Described { machine, digest: hex(&Sha256::digest(text)) })
 }
 
+/// The simulator of the default machine with that topology.
+///
+/// # Errors
+/// As [`describe`].
+pub fn generic(topology: hostsched::topology::Machine) -> Result<Sim, EngineError> {
+    Ok(Sim::new(Machine { topology, ..machine(DEFAULT_MACHINE)? }, Options::default()))
+}
+
 fn read(path: &str) -> Result<String, EngineError> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(DESCRIPTION_MAX + 1).read_to_string(&mut text));

@@ -11,7 +11,7 @@ use hostsched::topology::Machine;
 use plan::{Control, CpuList, Engine, Lock, Mode, RunPlan, RunStatus, Sched, Workload, WorkloadParams};
 use stats::{Tests, percent};
 use vmm::probe::{allowed_cpus, probe};
-use vmmlab::experiment::Experiment;
+use vmmlab::experiment::{Experiment, Metrics};
 use vmmlab::simulator;
 
 /// Blocks at which the question may be settled; the last one is the limit.
@@ -58,7 +58,8 @@ fn experiment(question: &Question, cpus: &[u32]) -> Experiment {
         cgroup: None,
     };
     let plans = [Mode::Base, question.better, question.beside].into_iter().map(plan).collect();
-    Experiment { name: "agree".into(), plans, blocks: LOOKS[LOOKS.len() - 1], seed: 2012 }
+    let (blocks, metrics) = (LOOKS[LOOKS.len() - 1], Metrics::default());
+    Experiment { name: "agree".into(), plans, blocks, seed: 2012, simulated: None, metrics }
 }
 
 /// Runs blocks until base and the better mode separate or the limit is reached; says what was found.

@@ -73,7 +73,8 @@ fn runs(experiment: &Experiment) -> usize {
 }
 
 /// Options that say where a result goes or which part of it is made, and not what is asked; true: with a value.
-const NO_QUESTION: &[(&str, bool)] = &[("--out", true), ("--event-log", true), ("--shard", true), ("--jobs", true), ("--dry-run", false)];
+const NO_QUESTION: &[(&str, bool)] =
+    &[("--out", true), ("--event-log", true), ("--shard", true), ("--jobs", true), ("--dry-run", false)];
 
 /// The command that runs this again: as given, with `chosen` options that were not given, without the place of the result.
 pub(super) fn command(arguments: &[String], chosen: &[(&str, String)]) -> String {
