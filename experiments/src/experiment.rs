@@ -46,7 +46,6 @@ pub struct Simulated {
 
 /// Which figures decide, and what difference is worth talking about.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Metrics {
     /// Metrics that decide a comparison; empty: `records_per_s`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

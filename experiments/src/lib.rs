@@ -24,6 +24,7 @@ pub mod recording;
 pub mod reproduce;
 pub mod result;
 pub mod row;
+pub mod schema;
 pub mod simulator;
 pub mod store;
 pub mod sweep;

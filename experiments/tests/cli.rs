@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Output;
 
 use assert_cmd::Command;
+use clap::CommandFactory;
+use vmmlab::cli::Cli;
 
 fn vmmlab(directory: &Path, arguments: &[&str]) -> Output {
     Command::cargo_bin("vmmlab").unwrap().current_dir(directory).args(arguments).output().unwrap()
@@ -64,29 +66,92 @@ fn a_limit_that_is_too_low_is_named_with_the_way_to_raise_it() {
     );
 }
 
+/// The names of all commands.
+fn commands() -> Vec<String> {
+    Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
+}
+
 #[test]
-fn short_help_is_one_screen() {
+fn short_help_is_one_screen_and_long_help_has_examples_defaults_and_ranges() {
     let root = tempfile::tempdir().unwrap();
-    for arguments in [&["-h"][..], &["run", "-h"], &["doctor", "-h"], &["gang", "-h"]] {
+    let help = |arguments: &[&str]| {
         let output = vmmlab(root.path(), arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
         let help = text(&output.stdout);
-        assert_eq!(output.status.code(), Some(0));
-        assert!(help.lines().count() <= 45, "{arguments:?}: {} lines", help.lines().count());
-        assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+        for line in help.lines() {
+            assert!(line.chars().count() <= 100, "{arguments:?}: {line}");
+        }
+        help
+    };
+    assert!(help(&["-h"]).lines().count() <= 40);
+    for command in commands() {
+        let short = help(&[&command, "-h"]);
+        assert!(short.lines().count() <= 40, "{command}: {} lines\n{short}", short.lines().count());
+        let long = help(&[&command, "--help"]);
+        assert!(long.len() >= short.len(), "{command}");
     }
+    for command in ["run", "sweep", "merge", "completions", "man"] {
+        assert!(help(&[command, "--help"]).contains("\nExamples:\n"), "{command}");
+    }
+    let run = help(&["run", "--help"]);
+    assert!(run.contains("[1 to 256]") && run.contains("[default: 500ms]"), "{run}");
 }
 
 #[test]
 fn the_examples_of_the_help_are_plans_that_can_be_made() {
     let root = tempfile::tempdir().unwrap();
-    let help = text(&vmmlab(root.path(), &["run", "--help"]).stdout);
-    let examples: Vec<&str> = help.lines().filter_map(|line| line.trim().strip_prefix("vmmlab run ")).collect();
-    assert!(examples.len() >= 5, "{help}");
-    for example in examples {
-        let arguments: Vec<&str> = ["run", "--dry-run"].into_iter().chain(example.split(' ')).collect();
-        let output = vmmlab(root.path(), &arguments);
-        assert_eq!(output.status.code(), Some(0), "{example}: {}", text(&output.stderr));
+    std::os::unix::fs::symlink(env!("CARGO_MANIFEST_DIR"), root.path().join("experiments")).unwrap();
+    for (command, least) in [("run", 5), ("sweep", 3)] {
+        let help = text(&vmmlab(root.path(), &[command, "--help"]).stdout);
+        let prefix = format!("vmmlab {command} ");
+        let examples = help.lines().filter_map(|line| line.trim().strip_prefix(&prefix));
+        // What is resumed is there already, and has its plan.
+        let examples: Vec<&str> = examples.filter(|example| !example.contains("--resume")).collect();
+        assert!(examples.len() >= least, "{help}");
+        for example in examples {
+            let arguments: Vec<&str> = [command, "--dry-run"].into_iter().chain(example.split(' ')).collect();
+            let output = vmmlab(root.path(), &arguments);
+            assert_eq!(output.status.code(), Some(0), "{example}: {}", text(&output.stderr));
+        }
     }
+}
+
+#[test]
+fn completions_and_man_pages_know_every_command() {
+    let root = tempfile::tempdir().unwrap();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = vmmlab(root.path(), &["completions", shell]);
+        assert_eq!(output.status.code(), Some(0));
+        let script = text(&output.stdout);
+        for word in commands().iter().map(String::as_str).chain(["flush-per-mille", "resume"]) {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    assert_eq!(vmmlab(root.path(), &["man", "a/man1"]).status.code(), Some(0));
+    for command in commands() {
+        let page = fs::read_to_string(root.path().join(format!("a/man1/vmmlab-{command}.1"))).unwrap();
+        assert!(page.contains(".SH SYNOPSIS"), "{command}: {page}");
+    }
+    let output = vmmlab(root.path(), &["man", "/proc/none"]);
+    assert!(output.status.code() != Some(0) && text(&output.stderr).contains("/proc/none"));
+}
+
+#[test]
+fn progress_is_one_line_a_block_on_stderr_and_stdout_is_the_result_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let arguments = "run --engine sim --topology 1s:2c --vms 1 --vcpus 2 --mode base,gang --duration 20ms --warmup 5ms \
+                     --blocks 3 --seed 3 --format json";
+    let mut command = Command::cargo_bin("vmmlab").unwrap();
+    let output = command.current_dir(root.path()).args(arguments.split_whitespace()).output().unwrap();
+    let stderr = text(&output.stderr);
+    let lines: Vec<&str> = stderr.lines().filter(|line| line.contains("] block ")).collect();
+    assert_eq!(lines.len(), 3, "{stderr}");
+    assert!(
+        lines[2].starts_with("[3/3] ") && lines[2].contains("base ") && lines[2].contains(" records/s"),
+        "{stderr}"
+    );
+    assert!(!stderr.contains('\x1b') && !stderr.contains('\r'), "{stderr:?}");
+    serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap();
 }
 
 #[test]

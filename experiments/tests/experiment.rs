@@ -39,6 +39,9 @@ enum Event {
     },
 }
 
+/// Modes by their rate in the formula; a list of its own, so that new modes do not change the pages.
+const FORMULA: &[&str] = &["base", "pin", "gang-next", "gang", "ple", "gang-ple", "pvflush"];
+
 /// Answers from a formula: the mode decides the rate, the block's seed shifts all modes alike.
 struct Fake {
     event: Event,
@@ -55,7 +58,7 @@ impl Engine for Fake {
         let at = self.runs.fetch_add(1, Ordering::Relaxed);
         let mut record = RunRecord::empty(plan);
         let block_noise = 1.0 + f64::from(u32::try_from(plan.seed % 1000).unwrap()) / 5000.0;
-        let mode = Mode::ALL.iter().position(|m| plan.mode == m.name()).unwrap_or(0);
+        let mode = FORMULA.iter().position(|name| plan.mode == *name).unwrap_or(0);
         let mode = u32::try_from(mode).unwrap();
         record.duration_ns = plan.duration_ns;
         record.records_per_s = 1000.0 * f64::from(mode + 1) * block_noise + f64::from(plan.block * (mode + 1));

@@ -137,7 +137,8 @@ macro_rules! params {
         [$($workload:ident),+];)+) => {
         /// Constants of the workloads, equal in every mode and recorded in the result; [`PARAMS`] describes them.
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-        #[serde(default, deny_unknown_fields)]
+        // Unknown fields pass: results of later versions must be readable.
+        #[serde(default)]
         pub struct WorkloadParams {
             $($(#[doc = $text])+ pub $id: u32,)+
         }

@@ -157,7 +157,7 @@ fn begin(args: &SweepArgs, path: &Path, arguments: &[String]) -> Result<Option<S
 fn planned(file: &ExperimentFile, point: &Point, simulated: bool) -> Result<(Place, Experiment), Error> {
     let place = Place::choose(simulated, &point.args.simulator)?;
     let experiment = place.experiment(&point.args)?;
-    let (name, metrics) = (file.name.clone(), file.metrics.clone());
+    let (name, metrics) = (file.name.clone(), file.metrics());
     Ok((place, Experiment { name, metrics, ..experiment }))
 }
 

@@ -14,6 +14,7 @@ mod parallel;
 use std::collections::BTreeMap;
 
 use plan::EngineError;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use gang_cfs::gang_cfs;
@@ -41,7 +42,7 @@ impl Protocol {
 }
 
 /// One number of a table.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Cell {
     /// Its row.
     pub row: String,
@@ -65,7 +66,7 @@ impl Cell {
 }
 
 /// A table.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Table {
     /// The published table's name.
     pub id: String,
@@ -86,7 +87,7 @@ impl Table {
 }
 
 /// A demand on the numbers, and whether they meet it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Check {
     /// What is demanded.
     pub demand: String,
@@ -107,7 +108,7 @@ impl Check {
 }
 
 /// How many published changes have the sign that ours have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Score {
     /// Those that ours share.
     pub signs_right: u32,
@@ -116,7 +117,7 @@ pub struct Score {
 }
 
 /// Everything that was reproduced of one publication.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Reproduction {
     /// Schema of the JSON form.
     pub schema: &'static str,

@@ -17,10 +17,12 @@
 //! Options mean here what they mean on the command line, and are checked by the same code. `[reproduce]` belongs to
 //! `vmmlab reproduce` and is not read here.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use plan::metric;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -67,10 +69,38 @@ pub struct ExperimentFile {
     axes: Table,
     /// What decides.
     #[serde(default)]
-    pub metrics: Metrics,
+    metrics: MetricsTable,
     /// For `vmmlab reproduce`.
     #[serde(default, rename = "reproduce")]
     _reproduce: Option<Table>,
+}
+
+/// `[metrics]`: as [`Metrics`], and nothing else.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MetricsTable {
+    #[serde(default)]
+    primary: Vec<String>,
+    margin_percent: Option<f64>,
+    #[serde(default)]
+    margins: BTreeMap<String, f64>,
+}
+
+impl MetricsTable {
+    fn validate(&self) -> Result<(), String> {
+        let margins = self.margins.iter().map(|(name, margin)| (format!("margins.{name}"), *margin));
+        let all = self.margin_percent.map(|margin| ("margin_percent".into(), margin));
+        if let Some((name, margin)) = margins.chain(all).find(|(_, margin)| !(0.0..=100.0).contains(margin)) {
+            return Err(format!("[metrics] {name} = {margin}: a margin is in percent, 0 to 100"));
+        }
+        match self.primary.iter().chain(self.margins.keys()).find(|name| metric::find(name).is_none()) {
+            None => Ok(()),
+            Some(name) => {
+                let near = nearest(metric::METRICS.iter().map(|metric| metric.id.as_ref()), name);
+                Err(format!("[metrics] there is no metric '{name}'; did you mean '{near}'? docs/results.md has them"))
+            }
+        }
+    }
 }
 
 /// Options that the command line sets for all points; they replace the file's.
@@ -119,12 +149,15 @@ impl ExperimentFile {
                 file.name
             ));
         }
-        let margins = file.metrics.margins.iter().map(|(name, margin)| (format!("margins.{name}"), *margin));
-        let all = file.metrics.margin_percent.map(|margin| ("margin_percent".into(), margin));
-        if let Some((name, margin)) = margins.chain(all).find(|(_, margin)| !(0.0..=100.0).contains(margin)) {
-            return Err(format!("[metrics] {name} = {margin}: a margin is in percent, 0 to 100"));
-        }
+        file.metrics.validate()?;
         Ok(file)
+    }
+
+    /// What decides.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        let MetricsTable { primary, margin_percent, margins } = self.metrics.clone();
+        Metrics { primary, margin_percent, margins }
     }
 
     /// Every combination of the axes; the last axis varies fastest.
@@ -231,9 +264,13 @@ fn known(key: &str) -> Result<(), String> {
     if options.iter().any(|name| name == key) {
         return Ok(());
     }
-    let near = options.iter().max_by(|a, b| strsim::jaro(a, key).total_cmp(&strsim::jaro(b, key)));
-    let near = near.map(String::as_str).unwrap_or_default();
+    let near = nearest(options.iter().map(String::as_str), key);
     Err(format!("`vmmlab run` has no option --{key}; did you mean '{near}'? Its long help lists all"))
+}
+
+/// The name that looks most like `given`.
+fn nearest<'a>(names: impl Iterator<Item = &'a str>, given: &str) -> &'a str {
+    names.max_by(|a, b| strsim::jaro(a, given).total_cmp(&strsim::jaro(b, given))).unwrap_or_default()
 }
 
 /// What is wrong and in which line, in one sentence.
@@ -297,6 +334,10 @@ mod tests {
             ("name = \"x\"\n[axes]\nengine = [\"sim\", \"kvm\"]", &["[axes] engine", "one engine"]),
             ("name = \"x\"\n[run]\nvms = 2\n[axes]\nvms = [4]", &["vms is both in [run] and in [axes]"]),
             ("name = \"x\"\n[metrics]\nmargin_percent = -1", &["margin_percent = -1", "0 to 100"]),
+            (
+                "name = \"x\"\n[metrics]\nprimary = [\"record_per_s\"]",
+                &["'record_per_s'", "did you mean 'records_per_s'?"],
+            ),
             ("name = \"x\"\n[metrics]\nmargin = 1", &["unknown field `margin`", "margin_percent"]),
             (
                 "name = \"x\"\n[run]\nslice = \"1ms\"\n[axes]\nsched-latency = [\"3ms\"]",
