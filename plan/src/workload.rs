@@ -101,7 +101,7 @@ impl Workload {
     /// True where the guest takes spinlocks, so that [`Lock`] matters.
     #[must_use]
     pub const fn has_locks(self) -> bool {
-        !matches!(self, Self::Ebizzy | Self::Flush)
+        !matches!(self, Self::Ebizzy | Self::Specjbb | Self::Flush)
     }
 
     /// Its constants.
@@ -185,7 +185,7 @@ params! {
     /// Senders of a group, and as many receivers.
     pairs = 20 "threads", 1..=64, "--param pairs", [Hackbench];
     /// Computing in each send and each receive, outside of the queue's lock.
-    message_ns = 2000 "ns", 0..=1_000_000, "--param message_ns", [Hackbench];
+    message_ns = 2000 "ns", 100..=1_000_000, "--param message_ns", [Hackbench];
 
     /// Processes that make runs at once (`-j`).
     jobs = 16 "processes", 1..=256, "--param jobs", [Kernbench];
@@ -216,6 +216,8 @@ params! {
     /// Time that the one disk of the host takes for an access.
     disk_us = 150 "us", 1..=1_000_000, "--param disk_us", [Dbench];
 
+    /// Turns that a paravirt spinlock spins before it halts (`SPIN_THRESHOLD`; 2^11 as posted in 2012).
+    lock_spins = 2048 "turns", 0..=1_073_741_824, "--param lock_spins", [Spinlock, Hackbench, Kernbench, Dbench];
     /// Time that the lock is held.
     hold_ns = 1000 "ns", 0..=10_000_000, "--param hold_ns", [Spinlock];
     /// Computing of each vCPU between letting go and asking again.

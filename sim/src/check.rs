@@ -5,8 +5,10 @@
 //! | `one-place` | a vCPU has a CPU in our books exactly if hostsched runs its thread there |
 //! | `running` | a VM's count of vCPUs that have a CPU is their number |
 //! | `queued` | a vCPU that wants a CPU waits on a queue or on a wake list whose interrupt is under way; a halted one does not |
-//! | `no-lost-wake` | a halted vCPU has nothing pending, nothing to run and no flush that is over |
+//! | `no-lost-wake` | a halted vCPU has nothing pending, nothing to run, no flush that is over and no lock that is its own |
 //! | `halt-ends` | a halt in a flush does not outlast the guest's tick |
+//! | `spinlock` | one owner, who knows it; all in line wait for that lock, in the order of their tickets |
+//! | `work` | nothing that a workload hands from thread to thread is lost or there twice |
 //! | `time` | each CPU has run, idled or lost every nanosecond since the start |
 //! | `unfinished` | once the measured time is over, every thread comes to its end: asked for by [`unfinished`] only |
 use hostsched::{CpuId, Ipi, Nanos};
@@ -22,8 +24,10 @@ pub(crate) fn broken(world: &mut World) -> Option<String> {
             return Some(why);
         }
     }
-    let of_vcpu = |v| lost_wake(world, v).or_else(|| halt_ends(world, v)).or_else(|| queued(world, v));
-    let of_vm = |vm| world.vcpus_of(vm).find_map(of_vcpu).or_else(|| running(world, vm));
+    let halts = |v| lost_wake(world, v).or_else(|| halt_ends(world, v));
+    let of_vcpu = |v| halts(v).or_else(|| queued(world, v)).or_else(|| owned(world, v));
+    let shared = |vm| running(world, vm).or_else(|| lines(world, vm)).or_else(|| work(world, vm));
+    let of_vm = |vm| world.vcpus_of(vm).find_map(of_vcpu).or_else(|| shared(vm));
     (0..world.vms.len()).find_map(of_vm)
 }
 
@@ -71,9 +75,10 @@ fn queued(world: &World, v: VcpuId) -> Option<String> {
 fn lost_wake(world: &World, v: VcpuId) -> Option<String> {
     let vcpu = &world.vcpus[v.i()];
     let started = world.now > world.vms[vcpu.vm].starts_at;
-    let pending = vcpu.flush_irqs != 0 || vcpu.resched_irq || vcpu.kick;
+    let pending = vcpu.has_irq() || vcpu.kick;
     let runnable = vcpu.phase == Phase::Idle && !vcpu.queue.is_empty();
-    let over = vcpu.phase == Phase::FlushHalt && vcpu.flush.outstanding == 0;
+    let flushed = vcpu.phase == Phase::FlushHalt && vcpu.flush.outstanding == 0;
+    let over = flushed || vcpu.phase == Phase::LockHalt && world.lock_is_mine(v);
     let lost = started && vcpu.place == Place::Halted && (pending || runnable || over);
     lost.then(|| format!("no-lost-wake: vCPU {} halts with work to do: {vcpu:?}", world.name(v)))
 }
@@ -102,4 +107,33 @@ pub(crate) fn unfinished(world: &World) -> Option<String> {
         }
     }
     None
+}
+
+fn owned(world: &World, v: VcpuId) -> Option<String> {
+    let vcpu = &world.vcpus[v.i()];
+    let own = world.vms[vcpu.vm].locks.iter().filter(|lock| lock.owner == Some(v)).count();
+    let known = vcpu.locking.held as usize + usize::from(world.lock_is_mine(v));
+    let (number, vm) = (vcpu.number, vcpu.vm);
+    (own != known)
+        .then(|| format!("spinlock: vCPU {number} of VM {vm} knows of {known} spinlocks that it owns, not {own}"))
+}
+
+fn lines(world: &World, vm: usize) -> Option<String> {
+    let data = &world.vms[vm];
+    let first = world.vcpus_of(vm).next().map_or(0, |v| v.0);
+    data.locks.iter().enumerate().find_map(|(i, lock)| {
+        let waits = |u: &VcpuId| world.vcpus[u.i()].locking.awaited.is_some_and(|awaited| awaited.0 as usize == i);
+        let phase = |u: &VcpuId| matches!(world.vcpus[u.i()].phase, Phase::LockSpin | Phase::LockHalt);
+        let strayed = lock.line.iter().find(|(u, _)| !waits(u) || !phase(u));
+        let tickets = std::iter::once(lock.serving).chain(lock.line.iter().map(|(_, ticket)| *ticket));
+        let unordered = !tickets.is_sorted_by(|a, b| a < b);
+        (strayed.is_some() || unordered || lock.owner.is_none() && !lock.line.is_empty()).then(|| {
+            let line: Vec<_> = lock.line.iter().map(|(u, ticket)| (u.0 - first, ticket)).collect();
+            format!("spinlock: lock {i} of VM {vm}, owner {:?}, has the line {line:?}", lock.owner)
+        })
+    })
+}
+
+fn work(world: &World, vm: usize) -> Option<String> {
+    world.vms[vm].shared.broken().map(|why| format!("work: VM {vm}: {why}"))
 }

@@ -33,6 +33,8 @@ mod stats;
 pub mod swarm;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_workload;
 mod timers;
 mod vcpu;
 mod workload;

@@ -89,7 +89,8 @@ costs! {
     pause_gap: "cycles",
     /// What `kvm_vcpu_on_spin` takes beside the exit.
     on_spin: "ns",
-    /// Slow-down of work for each sibling vCPU that has a CPU: shared lines, page-allocator and tree locks.
+    /// Slow-down of work for each sibling vCPU that has a CPU, in workloads without locks of their own: shared lines,
+    /// page-allocator and tree locks.
     contention: "per mille",
     /// Slow-down of work whose lines have all left the last-level cache.
     cache_penalty: "per mille",
@@ -105,6 +106,14 @@ costs! {
     page_unmap: "ns",
     /// Of 1,000 records of ebizzy, how many take mmap_sem for write (the arena grows).
     mmap_write: "per mille",
+    /// From the release of a spinlock until the first in line sees it: its cache line goes over.
+    lock_transfer: "ns",
+    /// What a short section under a kernel spinlock takes: a queue, a page list, a name look-up.
+    lock_hold: "ns",
+    /// Waking a guest thread (`try_to_wake_up`), without the interrupt to an idle vCPU.
+    guest_wake: "ns",
+    /// Handing a request to the disk, its exit included.
+    io_submit: "ns",
 }
 
 /// A cost in the file.
@@ -268,7 +277,7 @@ pub(crate) fn range(info: &CostInfo) -> (u64, u64) {
     match (info.id, info.unit) {
         ("noise" | "mmap_write", _) => (0, 1000),
         ("cpu_clock", _) => (1, 100_000),
-        ("spin_turn" | "tlb_flush" | "page_touch", _) => (1, 1_000_000),
+        ("spin_turn" | "tlb_flush" | "page_touch" | "lock_hold", _) => (1, 1_000_000),
         ("pause_gap", _) => (1, 1_000_000_000),
         ("cache_half_life", _) => (1, 10_000_000_000),
         (_, "per mille") => (0, 100_000),

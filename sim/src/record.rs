@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use hostsched::policy::counter;
 use plan::metric;
-use plan::{Failure, HistogramSummary, Lock, RunPlan, RunRecord, RunStatus, VmRecord};
+use plan::{Failure, HistogramSummary, Lock, RunPlan, RunRecord, RunStatus, VmRecord, Workload};
 
 use crate::machine::Machine;
 use crate::vcpu::Phase;
@@ -24,6 +24,8 @@ const SYMBOLS: [(Phase, &str); Phase::COUNT] = [
     (Phase::FlushSpin, "flush_wait_spin"),
     (Phase::FlushHalt, "flush_wait_halt"),
     (Phase::Idle, "idle"),
+    (Phase::LockSpin, "lock_wait_spin"),
+    (Phase::LockHalt, "lock_wait_halt"),
 ];
 
 /// What a run that has ended measured.
@@ -57,6 +59,7 @@ pub(crate) fn record(
         gang(world, plan, policies, &mut record);
     }
     histograms(world, &mut record.histograms);
+    of_workload(world, plan.workload, &mut record);
     profile(world, &mut record.guest_profile);
     settings(world, machine, plan, &mut record.settings);
     if !ended {
@@ -93,6 +96,31 @@ fn counters(world: &World, into: &mut BTreeMap<String, u64>) {
         ("sim_digest", world.digest),
     ] {
         into.insert(name.into(), value);
+    }
+}
+
+/// What only some workloads have: locks, threads that move, a disk.
+fn of_workload(world: &World, workload: Workload, record: &mut RunRecord) {
+    let (c, s) = (&world.stats.counters, &world.stats);
+    let locks = [
+        (metric::LOCK_HOLDER_PREEMPTIONS, c.lock_holder_preemptions),
+        (metric::LOCK_WAITER_PREEMPTIONS, c.lock_waiter_preemptions),
+        (metric::LOCK_ACQUISITIONS, c.lock_acquisitions),
+        (metric::LOCK_CONTENDED, c.lock_contended),
+        (metric::LOCK_WAIT_NS, c.lock_wait_ns),
+        (metric::LOCK_HALTS, c.lock_halts),
+        (metric::LOCK_KICKS, c.lock_kicks),
+    ];
+    if workload.has_locks() {
+        record.counters.extend(locks.map(|(name, value)| (name.into(), value)));
+        record.histograms.insert(metric::LOCK_WAIT.into(), HistogramSummary::of(&s.lock_wait));
+    }
+    if world.guest_balances {
+        record.counters.insert(metric::GUEST_MIGRATIONS.into(), c.guest_migrations);
+    }
+    if workload == Workload::Dbench {
+        record.counters.insert(metric::DISK_ACCESSES.into(), c.disk_accesses);
+        record.histograms.insert(metric::DISK_WAIT.into(), HistogramSummary::of(&s.disk_wait));
     }
 }
 

@@ -54,12 +54,6 @@ impl Engine for Sim {
             let why = "--sched host has no meaning in the simulator: there is no kernel below it; use --sched lab";
             return Err(EngineError::BadPlan(why.into()));
         }
-        if !matches!(plan.workload, plan::Workload::Ebizzy | plan::Workload::Flush) {
-            return Err(EngineError::BadPlan(format!(
-                "--workload {} is not simulated; take ebizzy or flush",
-                plan.workload
-            )));
-        }
         let world = World::new(&self.machine, plan, self.options);
         let mut world = world.map_err(|error| EngineError::BadPlan(error.to_string()))?;
         world.expect_faults(&self.faults);

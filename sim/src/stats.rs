@@ -21,6 +21,15 @@ pub(crate) struct Counters {
     pub(crate) ticks: u64,
     pub(crate) early_returns: u64,
     pub(crate) empty_acks: u64,
+    pub(crate) lock_acquisitions: u64,
+    pub(crate) lock_contended: u64,
+    pub(crate) lock_wait_ns: u64,
+    pub(crate) lock_holder_preemptions: u64,
+    pub(crate) lock_waiter_preemptions: u64,
+    pub(crate) lock_halts: u64,
+    pub(crate) lock_kicks: u64,
+    pub(crate) guest_migrations: u64,
+    pub(crate) disk_accesses: u64,
 }
 
 /// Everything that is measured.
@@ -33,6 +42,8 @@ pub(crate) struct Stats {
     pub(crate) ipi_delivery: Histogram<u64>,
     pub(crate) runqueue_wait: Histogram<u64>,
     pub(crate) dispatch: Histogram<u64>,
+    pub(crate) lock_wait: Histogram<u64>,
+    pub(crate) disk_wait: Histogram<u64>,
 }
 
 /// A histogram of times below a minute and a half, to three digits: one that never has to grow.
@@ -49,6 +60,8 @@ impl Default for Stats {
             ipi_delivery: histogram(),
             runqueue_wait: histogram(),
             dispatch: histogram(),
+            lock_wait: histogram(),
+            disk_wait: histogram(),
         }
     }
 }

@@ -23,9 +23,6 @@ use crate::setup::Options;
 
 pub use run::{Broken, Summary};
 
-/// What guests do.
-const WORKLOADS: &[Workload] = &[Workload::Ebizzy, Workload::Flush];
-
 /// One case: everything that a run depends on.
 #[derive(Debug, Clone)]
 pub struct Case {
@@ -87,6 +84,7 @@ fn machine(rng: &mut Stream, base: &Machine) -> Machine {
     // Records and flushes take time, so that a run has an end.
     machine.costs.page_touch = machine.costs.page_touch.max(100);
     machine.costs.tlb_flush = machine.costs.tlb_flush.max(200);
+    machine.costs.lock_hold = machine.costs.lock_hold.max(100);
     machine
 }
 
@@ -97,8 +95,33 @@ fn axes(rng: &mut Stream) -> Axes {
     Axes { host_policy: pick(rng, HostPolicy::ALL), flush, spin, pin: rng.per_mille(500) }
 }
 
+/// Constants of the workloads besides ebizzy, for runs of some ten milliseconds.
+fn small_workloads(rng: &mut Stream) -> WorkloadParams {
+    WorkloadParams {
+        groups: 1 + small(rng, 3),
+        pairs: 1 + small(rng, 6),
+        message_ns: pick(rng, &[100, 2000, 50_000]),
+        jobs: 1 + small(rng, 12),
+        build_jobs: 1 + small(rng, 30),
+        job_us: pick(rng, &[50, 2000]),
+        job_pages: small(rng, 300),
+        link_us: pick(rng, &[0, 3000]),
+        warehouses: 1 + small(rng, 20),
+        heap_transactions: 1 + small(rng, 300),
+        collection_us: pick(rng, &[100, 5000]),
+        clients: 1 + small(rng, 20),
+        io_per_mille: pick(rng, &[0, 100, 1000]),
+        lock_spins: pick(rng, &[0, 100, 2048]),
+        hold_ns: pick(rng, &[0, 500, 100_000]),
+        ..WorkloadParams::default()
+    }
+}
+
 fn plan(rng: &mut Stream, seed: u64, cpus: u32, long: bool) -> RunPlan {
     let used = if rng.per_mille(700) { cpus } else { 1 + small(rng, cpus) };
+    let workload = pick(rng, Workload::ALL);
+    let lock = if workload.has_locks() { pick(rng, Lock::ALL) } else { Lock::Ticket };
+    let others = small_workloads(rng);
     let sysctl = |rng: &mut Stream, odds, from: &[u64]| rng.per_mille(odds).then(|| pick(rng, from));
     RunPlan {
         mode: Mode::Base.to_string(),
@@ -117,15 +140,15 @@ fn plan(rng: &mut Stream, seed: u64, cpus: u32, long: bool) -> RunPlan {
         spin_budget: pick(rng, &[0, 1, 1024, 1024, 100_000]),
         duration_ns: if long { 400_000_000 } else { 60_000_000 },
         warmup_ns: pick(rng, &[0, 5_000_000]),
-        workload: pick(rng, WORKLOADS),
+        workload,
         params: WorkloadParams {
             chunk_pages: 1 + small(rng, 70),
             search_passes: small(rng, 10),
             flush_per_mille: pick(rng, &[0, 300, 1000]),
             threads_per_vcpu: 1 + small(rng, 4),
-            ..WorkloadParams::default()
+            ..others
         },
-        lock: Lock::Ticket,
+        lock,
         inject: None,
         seed,
         block: 0,

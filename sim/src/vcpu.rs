@@ -14,7 +14,8 @@ use hostsched::CpuId;
 
 use crate::ids::{ThreadId, VcpuId};
 use crate::rng::Stream;
-use crate::workload::Program;
+use crate::workload::{Program, Shared};
+use crate::world::{Locking, SpinLock};
 
 /// Where a vCPU is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,11 +45,15 @@ pub(crate) enum Phase {
     FlushHalt,
     /// Has nothing to run.
     Idle,
+    /// Spins for a spinlock.
+    LockSpin,
+    /// Halts until a spinlock is its own.
+    LockHalt,
 }
 
 impl Phase {
     /// Number of phases, for tables by phase.
-    pub(crate) const COUNT: usize = 5;
+    pub(crate) const COUNT: usize = 7;
 }
 
 /// The flush that a vCPU has under way (`struct smp_flush_state`, one slot a sender).
@@ -97,6 +102,7 @@ pub(crate) struct Vcpu {
     /// When it became runnable.
     pub(crate) ready_since: u64,
     pub(crate) flush: FlushSlot,
+    pub(crate) locking: Locking,
     pub(crate) thread: Option<ThreadId>,
     pub(crate) queue: VecDeque<ThreadId>,
     /// Next timer interrupt.
@@ -156,6 +162,12 @@ pub(crate) struct Vm {
     /// The latest flush whose sender went on.
     pub(crate) completed: u64,
     pub(crate) mmap_sem: RwSem,
+    /// Its spinlocks.
+    pub(crate) locks: Vec<SpinLock>,
+    /// Its wait queues.
+    pub(crate) waits: Vec<VecDeque<ThreadId>>,
+    /// What the threads of its workload share.
+    pub(crate) shared: Shared,
     /// Its vCPUs start here.
     pub(crate) starts_at: u64,
     /// Measured from here ...

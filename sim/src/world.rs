@@ -9,20 +9,23 @@
 //! ```
 //! Properties: time never goes back; the same setup gives the same events, hence the same [`Run::digest`].
 mod cpu;
+mod disk;
 mod fault;
 mod flush;
 mod guest;
 mod interrupt;
+mod lock;
 mod mmap_sem;
 mod new;
+mod sched_guest;
 
 use hostsched::{CpuId, Effects, Host, Rq};
-use plan::{Axes, WorkloadParams};
+use plan::{Axes, Lock, WorkloadParams};
 
 use crate::alarms::Alarms;
 use crate::cache::Cache;
 use crate::fault::FaultKind;
-use crate::ids::VcpuId;
+use crate::ids::{ThreadId, VcpuId};
 use crate::machine::Costs;
 use crate::observe::{Event, Sink, VcpuName};
 use crate::rng::Stream;
@@ -33,6 +36,9 @@ use crate::vcpu::{Thread, Vcpu, Vm};
 
 pub(crate) use cpu::Message;
 use cpu::Pcpu;
+use disk::Disk;
+pub(crate) use lock::{LockId, Locking, SpinLock};
+pub(crate) use sched_guest::WaitId;
 
 /// Virtual time starts here, not at 0: the scheduler looks up to a second back.
 pub(crate) const EPOCH_NS: u64 = 1_000_000_000;
@@ -70,6 +76,8 @@ enum Alarm {
     GuestTimer(VcpuId, u32),
     /// Something breaks.
     Fault(FaultKind),
+    /// The disk has answered a guest thread.
+    Disk(ThreadId),
 }
 
 /// A run under way.
@@ -85,9 +93,17 @@ pub(crate) struct World {
     pub(crate) axes: Axes,
     pub(crate) options: Options,
     pub(crate) params: WorkloadParams,
+    pub(crate) lock: Lock,
+    /// Slow-down of work for each running sibling, in per mille: where threads share an address space and what lies below
+    /// it. The workloads that take their locks one by one have it in these.
+    contention: u64,
+    /// Guest threads move between the vCPUs of their VM.
+    pub(crate) guest_balances: bool,
     tick_ns: u64,
     pub(crate) guest_tick_ns: u64,
     spin_budget_ns: u64,
+    /// How long a paravirt spinlock spins.
+    lock_spin_ns: u64,
     ple_exit_ns: Option<u64>,
     pub(crate) cpus: Vec<Pcpu>,
     /// CPUs of the plan.
@@ -98,6 +114,7 @@ pub(crate) struct World {
     pub(crate) vms: Vec<Vm>,
     pub(crate) vcpus: Vec<Vcpu>,
     threads: Vec<Thread>,
+    pub(crate) disk: Disk,
     /// The host's own randomness.
     rng: Stream,
     pub(crate) stats: Stats,
@@ -192,6 +209,7 @@ impl World {
                     self.wake_vcpu(v, None);
                 }
             }
+            Alarm::Disk(thread) => self.disk_done(thread),
         }
     }
 

@@ -55,6 +55,22 @@ metrics! {
         WAKEUPS = "wakeups", "count";
         /// Preemptions of a vCPU that held a lock; only of engines that know the guest's locks.
         LOCK_HOLDER_PREEMPTIONS = "lock_holder_preemptions", "count";
+        /// Preemptions of a vCPU that stood in line for a spinlock.
+        LOCK_WAITER_PREEMPTIONS = "lock_waiter_preemptions", "count";
+        /// Spinlocks that guests asked for.
+        LOCK_ACQUISITIONS = "lock_acquisitions", "count";
+        /// Of these, how many another vCPU held.
+        LOCK_CONTENDED = "lock_contended", "count";
+        /// Time that vCPUs waited for spinlocks, all together.
+        LOCK_WAIT_NS = "lock_wait_ns", "ns";
+        /// Times that a vCPU halted because a spinlock did not come.
+        LOCK_HALTS = "lock_halts", "count";
+        /// Kicks of such a vCPU by the one that let go.
+        LOCK_KICKS = "lock_kicks", "count";
+        /// Times that a guest thread went to another vCPU of its VM.
+        GUEST_MIGRATIONS = "guest_migrations", "count";
+        /// Requests to the disk that all VMs share.
+        DISK_ACCESSES = "disk_accesses", "count";
         /// Time in which a vCPU had a CPU, all CPUs together.
         SCHED_EXEC_NS = "sched_exec_ns", "ns";
         /// Time in which no vCPU had a CPU, all CPUs together.
@@ -93,6 +109,10 @@ metrics! {
         RUNQUEUE_WAIT = "runqueue_wait", "ns";
         /// From the kick of a CPU until the next vCPU enters its guest there.
         DISPATCH = "dispatch", "ns";
+        /// From asking for a spinlock that another vCPU holds until it is one's own.
+        LOCK_WAIT = "lock_wait", "ns";
+        /// From asking the disk until it answers.
+        DISK_WAIT = "disk_wait", "ns";
     }
 }
 

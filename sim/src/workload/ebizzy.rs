@@ -6,7 +6,7 @@
 //! It measures page faults, unmapping and TLB shootdown. Not modelled: the allocator's arenas (hence "rarely" and
 //! "mostly" are numbers: `mmap_write` of the machine and `flush_per_mille` of the plan), false sharing between chunks,
 //! memory pressure. The published runs used chunks of 64 pages.
-use super::{Env, Op};
+use super::{Env, Op, SPREAD_PERCENT};
 
 /// Where a thread is in its record.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,9 +29,6 @@ enum Step {
     Freed,
     Done,
 }
-
-/// A record's work varies by so much around its mean: search length and allocator luck.
-const SPREAD_PERCENT: u64 = 30;
 
 impl Ebizzy {
     pub(super) fn next(&mut self, env: &mut Env<'_>) -> Op {

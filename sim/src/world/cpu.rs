@@ -221,6 +221,7 @@ impl World {
         if vcpu.place != Place::Halted {
             vcpu.place = Place::Ready;
             vcpu.ready_since = self.now;
+            self.count_lock_preemption(v);
         }
         self.target_stopped(v);
     }

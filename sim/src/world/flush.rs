@@ -107,7 +107,7 @@ impl World {
                     target.flush_irq_at = now;
                 }
                 target.flush_irqs |= sender_bit;
-                if place == Place::Halted {
+                if place == Place::Halted && target.irqs_on {
                     self.wake_vcpu(u, Some(cpu));
                 }
             }

@@ -6,7 +6,7 @@ use hostsched::CpuId;
 use plan::Spin;
 
 use super::cpu::sched;
-use super::interrupt::SLICE_TICKS;
+use super::sched_guest::slice_ticks;
 use super::{Timer, World};
 use crate::cache::WARM;
 use crate::ids::{ThreadId, VcpuId};
@@ -28,7 +28,12 @@ impl World {
             }
             Phase::FlushSpin if self.axes.spin == Spin::Halt => self.halt_in_flush(cpu, v),
             Phase::FlushSpin => self.pause_loop_exit(cpu, v),
-            Phase::FlushHalt | Phase::Idle => self.set_end(cpu, v),
+            Phase::LockSpin => {
+                if self.lock_spin_over(cpu, v) {
+                    self.run_ops(cpu, v);
+                }
+            }
+            Phase::FlushHalt | Phase::LockHalt | Phase::Idle => self.set_end(cpu, v),
         }
     }
 
@@ -40,9 +45,11 @@ impl World {
             Phase::Work => free_at + vcpu.remaining,
             Phase::Fetch => free_at,
             Phase::FlushSpin => self.spin_end(v),
+            Phase::LockSpin => self.lock_spin_end(v),
             Phase::FlushHalt => return self.recheck_flush(cpu, v),
+            Phase::LockHalt => return self.recheck_lock(cpu, v),
             Phase::Idle => {
-                if !self.pick_thread(v) {
+                if !(self.pick_thread(v) || self.pull_thread(v) && self.pick_thread(v)) {
                     return self.idle(cpu, v);
                 }
                 return self.set_end(cpu, v);
@@ -74,7 +81,8 @@ impl World {
                 self.vcpus[v.i()].phase = Phase::Idle;
                 return self.set_end(cpu, v);
             };
-            match self.next_op(thread) {
+            let op = self.next_op(v, thread);
+            match op {
                 Op::Work(ns) => {
                     self.begin_work(cpu, v, ns);
                     return self.set_end(cpu, v);
@@ -89,6 +97,14 @@ impl World {
                 Op::UpRead => self.up_read(cpu, v),
                 Op::UpWrite => self.up_write(cpu, v),
                 Op::Record => self.record_done(v),
+                Op::Lock(lock) | Op::LockIrqsave(lock) if self.spin_lock(v, lock, matches!(op, Op::LockIrqsave(_))) => {
+                }
+                Op::Lock(_) | Op::LockIrqsave(_) => return self.set_end(cpu, v),
+                Op::Unlock(lock) => self.spin_unlock(cpu, v, lock),
+                Op::Sleep(queue) => self.sleep_on(v, thread, queue),
+                Op::Wake(queue, most) => self.wake_sleepers(cpu, v, queue, most),
+                Op::Fork(queue) => self.fork(cpu, v, queue),
+                Op::Disk => self.ask_disk(v, thread),
             }
             if self.vcpus[v.i()].phase == Phase::Work {
                 // Another thread goes on with the work that it was in.
@@ -97,9 +113,11 @@ impl World {
         }
     }
 
-    fn next_op(&mut self, thread: ThreadId) -> Op {
+    fn next_op(&mut self, v: VcpuId, thread: ThreadId) -> Op {
         let thread = &mut self.threads[thread.i()];
-        thread.program.next(&mut Env { costs: &self.costs, params: &self.params, rng: &mut thread.rng })
+        let shared = &mut self.vms[self.vcpus[v.i()].vm].shared;
+        let Self { costs, params, .. } = self;
+        thread.program.next(&mut Env { costs, params, rng: &mut thread.rng }, shared)
     }
 
     /// A piece of work begins; how fast it goes is decided now, by what the VM and its neighbours do at this instant.
@@ -108,7 +126,7 @@ impl World {
         let vm = &mut self.vms[vcpu.vm];
         vm.stale_reads += u64::from(vcpu.tlb_generation < vm.completed);
         let heat = self.caches[self.cpus[cpu.index()].llc].touch(vcpu.vm, ns);
-        let slower = self.costs.contention * (vm.running - 1) + self.costs.cache_penalty * (WARM - heat) / WARM;
+        let slower = self.contention * (vm.running - 1) + self.costs.cache_penalty * (WARM - heat) / WARM;
         vcpu.remaining = ns + ns * slower / 1000;
         vcpu.phase = Phase::Work;
     }
@@ -129,7 +147,7 @@ impl World {
     }
 
     /// The current thread waits for something.
-    fn block(&mut self, v: VcpuId) {
+    pub(super) fn block(&mut self, v: VcpuId) {
         self.vcpus[v.i()].thread = None;
         self.pick_thread(v);
     }
@@ -149,7 +167,7 @@ impl World {
         let vcpu = &mut self.vcpus[v.i()];
         let Some(thread) = vcpu.queue.pop_front() else { return false };
         vcpu.thread = Some(thread);
-        vcpu.slice = SLICE_TICKS;
+        vcpu.slice = slice_ticks(vcpu.queue.len());
         vcpu.busy_until = vcpu.busy_until.max(self.now) + self.costs.guest_switch;
         vcpu.remaining = std::mem::take(&mut self.threads[thread.i()].remaining);
         vcpu.phase = if vcpu.remaining > 0 { Phase::Work } else { Phase::Fetch };
@@ -192,7 +210,7 @@ impl World {
     }
 
     /// A pause loop has lasted for the window (`handle_pause`, `kvm_vcpu_on_spin`).
-    fn pause_loop_exit(&mut self, cpu: CpuId, v: VcpuId) {
+    pub(super) fn pause_loop_exit(&mut self, cpu: CpuId, v: VcpuId) {
         self.leave_guest(cpu);
         let cost = self.costs.exit + self.costs.on_spin;
         let yielded = sched!(self).spin_detected(cpu);

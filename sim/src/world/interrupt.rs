@@ -9,15 +9,17 @@ use crate::ids::VcpuId;
 use crate::timers::Timers;
 use crate::vcpu::{Phase, Place};
 
-/// Ticks that a guest thread runs while another waits: half of the guest's 24 ms `sched_latency` at 8 vCPUs and HZ = 1000.
-pub(super) const SLICE_TICKS: u32 = 12;
-
 impl World {
     /// The timer interrupt of the vCPU that this CPU executes.
     pub(super) fn guest_timer(&mut self, cpu: CpuId) {
         let Some(v) = self.cpus[cpu.index()].vcpu else { return self.stop_timer(cpu, Timer::Guest) };
+        if !self.vcpus[v.i()].irqs_on {
+            // It is taken when they are on again.
+            return self.stop_timer(cpu, Timer::Guest);
+        }
         self.stats.counters.exits += u64::from(self.measuring());
         self.delay_guest(cpu, self.costs.guest_tick);
+        self.nohz_kick(cpu, v);
         let vcpu = &mut self.vcpus[v.i()];
         vcpu.tick_at += self.guest_tick_ns;
         self.timers.set(Timer::Guest.slot(cpu), vcpu.tick_at);
@@ -31,15 +33,27 @@ impl World {
     }
 
     /// One tick less for the current thread; true if it is another's turn. Only computing threads are taken off their
-    /// vCPU: those that wait for a flush have preemption off.
+    /// vCPU: those that wait for a flush, or hold or await a spinlock, have preemption off.
     fn slice_over(&mut self, v: VcpuId) -> bool {
         let vcpu = &mut self.vcpus[v.i()];
         vcpu.slice = vcpu.slice.saturating_sub(1);
-        vcpu.slice == 0 && vcpu.phase == Phase::Work && !vcpu.queue.is_empty()
+        vcpu.slice == 0 && vcpu.phase == Phase::Work && vcpu.locking.held == 0 && !vcpu.queue.is_empty()
     }
 
     /// Whatever is pending when the guest is entered, then its phase.
     pub(super) fn resume_guest(&mut self, cpu: CpuId, v: VcpuId) {
+        self.take_irqs(v);
+        if self.late_tick(v) && self.slice_over(v) {
+            self.rotate(v);
+        }
+        if self.vcpus[v.i()].phase == Phase::FlushSpin {
+            self.scan_flush(v);
+        }
+        self.set_end(cpu, v);
+    }
+
+    /// Handles what is pending, if interrupts are on.
+    fn take_irqs(&mut self, v: VcpuId) {
         if self.vcpus[v.i()].has_irq() {
             self.take_flush_irqs(v);
             let handler = self.costs.ipi_handler;
@@ -48,24 +62,37 @@ impl World {
                 vcpu.busy_until += handler;
             }
         }
+    }
+
+    /// Ticks that it slept through, or had interrupts off for, arrive as one. True if there were any.
+    fn late_tick(&mut self, v: VcpuId) -> bool {
         let vcpu = &mut self.vcpus[v.i()];
-        if vcpu.tick_at <= self.now && vcpu.phase != Phase::Idle {
-            // Ticks that it slept through arrive as one.
+        let late = vcpu.tick_at <= self.now && vcpu.phase != Phase::Idle && vcpu.irqs_on;
+        if late {
             vcpu.tick_at += ((self.now - vcpu.tick_at) / self.guest_tick_ns + 1) * self.guest_tick_ns;
             vcpu.busy_until += self.costs.guest_tick;
-            if self.slice_over(v) {
-                self.rotate(v);
-            }
         }
-        if self.vcpus[v.i()].phase == Phase::FlushSpin {
-            self.scan_flush(v);
+        late
+    }
+
+    /// `local_irq_restore`: what has become pending meanwhile is handled.
+    pub(super) fn irqs_restored(&mut self, v: VcpuId) {
+        let vcpu = &mut self.vcpus[v.i()];
+        vcpu.irqs_on = true;
+        vcpu.busy_until = vcpu.busy_until.max(self.now);
+        self.take_irqs(v);
+        if self.late_tick(v) {
+            let vcpu = &mut self.vcpus[v.i()];
+            vcpu.slice = vcpu.slice.saturating_sub(1);
         }
-        self.set_end(cpu, v);
     }
 
     /// Starts the guest's timer: one that was idle stopped it.
     pub(super) fn start_guest_timer(&mut self, cpu: CpuId, v: VcpuId) {
         let vcpu = &mut self.vcpus[v.i()];
+        if !vcpu.irqs_on {
+            return;
+        }
         if vcpu.tick_at <= self.now {
             vcpu.tick_at += ((self.now - vcpu.tick_at) / self.guest_tick_ns + 1) * self.guest_tick_ns;
         }

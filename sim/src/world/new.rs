@@ -7,9 +7,11 @@ use hostsched::{
     Birth, Config, CpuId, Effects, GroupError, GroupId, Host, HostError, Limits, Nanos, TaskError, TaskId, TaskSpec,
     VmId,
 };
-use plan::{Inject, RunPlan, Spin};
+use plan::{Inject, RunPlan, Spin, Workload};
 
 use super::cpu::{Activity, Pcpu};
+use super::disk::Disk;
+use super::lock::{Locking, SpinLock};
 use super::{Alarm, EPOCH_NS, TIMERS, Timer, World};
 use crate::alarms::Alarms;
 use crate::cache::Cache;
@@ -21,7 +23,7 @@ use crate::spin::exit_after_cycles;
 use crate::stats::Stats;
 use crate::timers::Timers;
 use crate::vcpu::{FlushSlot, Phase, Place, RwSem, Thread, Vcpu, Vm};
-use crate::workload::Program;
+use crate::workload::{Program, Shared};
 
 /// Why a plan cannot be simulated.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +77,7 @@ impl World {
         let notices = install(&mut host, kind, &PolicySettings { gang, ple: options.ple });
         let costs = machine.costs.clone();
         let vms = plan.vms as usize;
+        let one_mm = matches!(plan.workload, Workload::Ebizzy | Workload::Flush);
         let mut world = Self {
             now: EPOCH_NS,
             timers: Timers::new(slots * TIMERS),
@@ -85,9 +88,13 @@ impl World {
             axes: plan.axes,
             options: Options { lost_flush: plan.inject == Some(Inject::LostFlush), ..options },
             params: plan.params.clone(),
+            lock: plan.lock,
+            contention: if one_mm { costs.contention } else { 0 },
+            guest_balances: !one_mm,
             tick_ns: 1_000_000_000 / u64::from(plan.hz),
             guest_tick_ns: 1_000_000_000 / options.guest_hz,
             spin_budget_ns: u64::from(plan.spin_budget) * costs.spin_turn,
+            lock_spin_ns: u64::from(plan.params.lock_spins) * costs.spin_turn,
             ple_exit_ns: ple_exit_ns(machine, plan, options),
             cpus: llc_of.iter().map(|llc| Pcpu::new(*llc)).collect(),
             present: online.clone(),
@@ -97,6 +104,7 @@ impl World {
             vms: Vec::new(),
             vcpus: Vec::new(),
             threads: Vec::new(),
+            disk: Disk::default(),
             rng: Stream::new(plan.seed, u64::MAX - 1),
             stats: Stats::default(),
             measure_from: EPOCH_NS + plan.warmup_ns,
@@ -158,6 +166,7 @@ impl World {
         let measure_to = measure_from + plan.duration_ns;
         let starts_at = start + jitter.min(plan.warmup_ns);
         self.alarms.push(starts_at, Alarm::Start(vm));
+        let shared = Shared::new(plan.workload, &plan.params, plan.vcpus);
         self.vms.push(Vm {
             first,
             running: 0,
@@ -165,6 +174,9 @@ impl World {
             generation: 0,
             completed: 0,
             mmap_sem: RwSem::default(),
+            locks: vec![SpinLock::default(); shared.locks()],
+            waits: vec![VecDeque::new(); shared.waits()],
+            shared,
             starts_at,
             measure_from,
             measure_to,
@@ -213,7 +225,10 @@ impl World {
         };
         let task = self.host.at(Nanos(self.now), &mut self.rqs, &mut self.fx).task_add(&spec)?;
         assert_eq!(task, v.task(), "tasks are numbered as they are added");
-        let queue = (0..plan.params.threads_per_vcpu).map(|_| self.add_thread(plan, v)).collect();
+        // The threads of a VM are dealt to its vCPUs like cards.
+        let threads = u32::try_from(plan.params.threads(plan.workload, plan.vcpus)).unwrap_or(u32::MAX);
+        let roles = (number..threads).step_by(plan.vcpus as usize);
+        let queue = roles.map(|role| self.add_thread(plan, v, role)).collect();
         self.vcpus.push(Vcpu {
             vm,
             number,
@@ -232,6 +247,7 @@ impl World {
             mark: EPOCH_NS,
             ready_since: EPOCH_NS,
             flush: FlushSlot::default(),
+            locking: Locking::default(),
             thread: None,
             queue,
             tick_at: EPOCH_NS + 1 + self.rng.below(self.guest_tick_ns),
@@ -243,10 +259,10 @@ impl World {
         Ok(())
     }
 
-    fn add_thread(&mut self, plan: &RunPlan, vcpu: VcpuId) -> ThreadId {
+    fn add_thread(&mut self, plan: &RunPlan, vcpu: VcpuId, role: u32) -> ThreadId {
         let thread = ThreadId::at(self.threads.len());
         let rng = Stream::new(plan.seed, thread.0.into());
-        self.threads.push(Thread { vcpu, program: Program::new(plan.workload), rng, remaining: 0 });
+        self.threads.push(Thread { vcpu, program: Program::new(plan.workload, role, &plan.params), rng, remaining: 0 });
         thread
     }
 }

@@ -31,7 +31,7 @@ fn a_case_is_a_function_of_its_seed() {
 #[test]
 fn a_lost_flush_is_caught_and_the_command_names_its_case() {
     let base = host("1s:2c");
-    let broken = (0..40).filter_map(|seed| {
+    let broken = (0..120).filter_map(|seed| {
         let mut case = Case::draw(seed, &base);
         case.plan.inject = Some(Inject::LostFlush);
         case.run(None).err()
