@@ -5,7 +5,7 @@
 //!   2 VMs x 8 vCPUs   base < pvflush    must separate on both engines
 //! ```
 //! Other orders are printed. *Separate*: the exact signed-rank test of the paired log ratios refuses "no change", and the
-//! change is upwards. Blocks are looked at after 7, 9 and 12 of them, fixed here; each look has a third of the 5 % error. Skipped by name without KVM,
+//! change is upwards. Blocks are looked at after 7, 11 and 18 of them, fixed here; each look has a third of the 5 % error. Skipped by name without KVM,
 //! unless `VMMLAB_REQUIRE_KVM=1`.
 use hostsched::topology::Machine;
 use plan::{Control, CpuList, Engine, Lock, Mode, RunPlan, RunStatus, Sched, Workload, WorkloadParams};
@@ -15,7 +15,7 @@ use vmmlab::experiment::{Experiment, Metrics};
 use vmmlab::simulator;
 
 /// Blocks at which the question may be settled; the last one is the limit.
-const LOOKS: [u32; 3] = [7, 9, 12];
+const LOOKS: [u32; 3] = [7, 11, 18];
 /// The error of each look: 5 % shared by all.
 const ALPHA: f64 = 0.05 / 3.0;
 
