@@ -32,7 +32,7 @@ use crate::rng::Stream;
 use crate::setup::Options;
 use crate::stats::Stats;
 use crate::timers::Timers;
-use crate::vcpu::{Thread, Vcpu, Vm};
+use crate::vcpu::{Phase, Thread, Vcpu, Vm};
 
 pub(crate) use cpu::Message;
 use cpu::Pcpu;
@@ -211,6 +211,11 @@ impl World {
             }
             Alarm::Disk(thread) => self.disk_done(thread),
         }
+    }
+
+    /// Changes whenever a guest gets on: work that was done, flushes that are over.
+    pub(crate) fn progress(&self) -> u64 {
+        self.stats.phase_ns[Phase::Work as usize] + self.stats.counters.flushes
     }
 
     /// The vCPUs of a VM.

@@ -59,12 +59,9 @@ pub(super) fn swarm(args: &SwarmArgs) -> Result<Exit, Error> {
         }
     }
     log.iter().try_for_each(Log::write)?;
-    let Summary { events, digest, faults, live_locks } = all;
+    let Summary { events, digest, faults, cut } = all;
     let (held, of) = (args.cases - broken.len() as u64, args.cases);
-    print(&format!(
-        "{held} of {of} cases hold: {events} events, {faults} faults, {live_locks} live-locks of directed yield, \
-         digest {digest:016x}\n"
-    ))?;
+    print(&format!("{held} of {of} cases hold: {events} events, {faults} faults, {cut} cut, digest {digest:016x}\n"))?;
     Ok(if broken.is_empty() { Exit::Ok } else { Exit::Failed })
 }
 
@@ -74,7 +71,7 @@ fn sum(a: Summary, b: Summary) -> Summary {
         events: a.events + b.events,
         digest: a.digest.rotate_left(1) ^ b.digest,
         faults: a.faults + b.faults,
-        live_locks: a.live_locks + b.live_locks,
+        cut: a.cut + b.cut,
     }
 }
 

@@ -208,3 +208,71 @@ impl Sink for Ledger {
 
     fn end(&mut self, _now_ns: u64) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const C: CpuId = CpuId(0);
+    const A: VcpuName = VcpuName { vm: 0, vcpu: 0 };
+    const B: VcpuName = VcpuName { vm: 0, vcpu: 1 };
+
+    /// What the books say of events a nanosecond apart, after A was woken and got the CPU.
+    fn said(more: &[Event]) -> String {
+        let mut books = Books { gangs_promised: true, ..Books::default() };
+        let wakes = [A, B].map(|vcpu| Event::Wake { vcpu, by: C, on: C });
+        let first = Event::Pick { cpu: C, prev: Who::Idle, next: Who::Vcpu(A) };
+        for (now, event) in wakes.into_iter().chain([first]).chain(more.iter().copied()).enumerate() {
+            books.event(now as u64, event);
+        }
+        books.wrong.unwrap_or_default()
+    }
+
+    fn pick(prev: Who, next: Who) -> Event {
+        Event::Pick { cpu: C, prev, next }
+    }
+
+    #[test]
+    fn who_has_what_is_followed() {
+        let [a, b] = [A, B].map(Who::Vcpu);
+        assert_eq!(said(&[pick(a, a), pick(a, b), pick(b, Who::Daemon), pick(Who::Daemon, Who::Idle)]), "");
+        assert!(said(&[pick(b, a)]).starts_with("one-cpu: CPU 0 goes from 0.1, and 0.0 has it"));
+        let other = Event::Pick { cpu: CpuId(1), prev: Who::Idle, next: a };
+        assert!(said(&[other]).starts_with("one-cpu: CPU 1 goes to 0.0, which has"));
+        assert!(said(&[Event::Halt { cpu: C, vcpu: B }, pick(a, b)]).contains("is halted or dead"));
+        assert!(said(&[pick(a, Who::Idle), Event::Offline { cpu: C }, pick(Who::Idle, b)]).contains("is off line"));
+        assert!(said(&[Event::Killed { vcpu: B }, pick(a, b)]).contains("is halted or dead"));
+        assert!(said(&[Event::Wake { vcpu: A, by: C, on: C }]).contains("did not halt"));
+    }
+
+    #[test]
+    fn guest_mode_is_entered_and_left_by_who_has_the_cpu() {
+        let (enter, exit) = (Event::Enter { cpu: C, vcpu: A }, Event::Exit { cpu: C, vcpu: A });
+        assert_eq!(said(&[enter, exit, enter]), "");
+        assert!(said(&[Event::Enter { cpu: C, vcpu: B }]).starts_with("guest-mode: 0.1 enters"));
+        assert!(said(&[exit]).starts_with("guest-mode: 0.0 leaves"));
+        assert!(said(&[enter, pick(Who::Vcpu(A), Who::Idle)]).starts_with("guest-mode: CPU 0 is taken"));
+    }
+
+    #[test]
+    fn a_flush_ends_when_each_target_has_acknowledged_or_was_marked() {
+        let begin = Event::FlushBegin { vcpu: A, outstanding: 0b110 };
+        let end = Event::FlushEnd { vcpu: A, waited_ns: 1, outstanding: 0 };
+        let ack = Event::FlushAck { by: B, of: A };
+        let mark = Event::Mark { vcpu: VcpuName { vm: 0, vcpu: 2 } };
+        assert_eq!(said(&[begin, ack, mark, end]), "");
+        assert!(said(&[begin, ack, end]).starts_with("flush-complete: 0.0 goes on without the vCPUs 4"));
+        assert!(said(&[begin, begin]).starts_with("flush-complete: 0.0 begins a flush in the middle"));
+        let of_another = Event::FlushAck { by: B, of: B };
+        assert!(said(&[begin, of_another, mark, end]).ends_with("the vCPUs 2 at 6 ns"));
+    }
+
+    #[test]
+    fn a_gang_that_is_asked_for_runs_at_that_instant() {
+        let asked = |deferred, heeded| Event::Receive { cpu: C, what: Interrupt::Gang { vm: 7 }, deferred, heeded };
+        let repick = pick(Who::Vcpu(A), Who::Vcpu(A));
+        assert!(said(&[asked(false, true), repick]).starts_with("gang-co-start: CPU 0 was asked for VM 7"));
+        assert_eq!(said(&[asked(true, true), repick]), "");
+        assert_eq!(said(&[asked(false, false), repick]), "");
+    }
+}
