@@ -112,6 +112,9 @@ pub enum IdleSibling {
     /// Walks the groups of the last-level-cache domain downwards (3.4, `select_idle_sibling`).
     #[default]
     Traverse,
+    /// Takes the first idle CPU of each domain, the lowest domain first, and stops at the one that spans the waker and the
+    /// task's CPU (3.0): on SMT the sibling of the waker.
+    FirstIdle,
     /// Looks only at the cross-wired partner of the target (in the tree before 3.6, reverted).
     Buddy,
     /// Stays on the target.
@@ -150,6 +153,17 @@ pub enum IdleImbalance {
     TwoOnTwoCpuLlc,
 }
 
+/// Flags and intervals with which the domains start (`sd_init`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SdInit {
+    /// The `SD_*_INIT` tables of 3.4.
+    #[default]
+    V3_4,
+    /// 3.16's: intervals by the number of CPUs; below the package, groups are no longer emptied into idle siblings
+    /// (`SD_PREFER_SIBLING` is off at MC).
+    V3_16,
+}
+
 /// The load-history indices of the domains where they differ from the topology's own (`sched_domain.busy_idx` ...).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LoadIdx {
@@ -184,6 +198,8 @@ pub struct Switches {
     pub busiest_pick: BusiestPick,
     /// Idle-CPU threshold of an idle CPU's balance.
     pub idle_imbalance: IdleImbalance,
+    /// What the domains start with.
+    pub sd_init: SdInit,
     /// Overrides of the domains' history indices.
     pub load_idx: LoadIdx,
     /// 3.4 forgets to restart its count of examined tasks when it retries without an all-pinned CPU, so a CPU may stay

@@ -9,7 +9,7 @@
 //! Everything else about a task or queue belongs to one `Rq` and needs it.
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::config::{Config, INITIAL_JIFFIES};
+use crate::config::{Config, INITIAL_JIFFIES, SdInit};
 use crate::effects::Effects;
 use crate::entity::Slot;
 use crate::ids::{GroupId, Nanos, TaskId, VmId};
@@ -64,6 +64,8 @@ pub(crate) struct CpuPublic {
     pub(crate) power: AtomicU64,
     /// The task that runs, +1; 0 for none.
     pub(crate) curr_task: AtomicU32,
+    /// Other CPUs that wake-ups from this one have asked whether they are idle.
+    pub(crate) idle_asked: AtomicU64,
 }
 
 impl CpuPublic {
@@ -292,6 +294,13 @@ impl Host {
         self.cpu(cpu).is_idle()
     }
 
+    /// How many CPUs wake-ups from this one have looked at for an idle one, since the start: each look reads a line that
+    /// the other CPU writes.
+    #[must_use]
+    pub fn idle_asked(&self, cpu: CpuId) -> u64 {
+        self.cpu(cpu).idle_asked.load(Relaxed)
+    }
+
     /// Tasks queued or running on the CPU, by its published summary.
     #[must_use]
     pub fn nr_running(&self, cpu: CpuId) -> u32 {
@@ -369,10 +378,13 @@ impl Host {
     }
 }
 
-/// Applies [`crate::config::LoadIdx`].
+/// Applies [`SdInit`] and [`crate::config::LoadIdx`].
 fn tune(config: &Config, domains: &mut SchedDomains) {
     let idx = config.switches.load_idx;
-    domains.tune(|_, p| {
+    domains.tune(|p, level, weight| {
+        if config.switches.sd_init == SdInit::V3_16 {
+            p.init_3_16(level, weight);
+        }
         p.busy_idx = idx.busy.unwrap_or(p.busy_idx);
         p.idle_idx = idx.idle.unwrap_or(p.idle_idx);
         p.newidle_idx = idx.newidle.unwrap_or(p.newidle_idx);

@@ -5,6 +5,8 @@
 //! cache of the chosen one (*idle sibling*). At fork: from the widest domain down, the idlest group, then its idlest CPU.
 //!
 //! Property: the chosen CPU is on line and one that the task may use, or any on-line CPU if there is none such.
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::balance::SCALE;
 use crate::config::IdleSibling;
 use crate::entity::Slot;
@@ -108,7 +110,7 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
 }
 
 impl Host {
-    /// An idle CPU that shares the cache of `target`, or the target (`select_idle_sibling`, 3.4 and its buddy form).
+    /// An idle CPU that shares the cache of `target`, or the target (`select_idle_sibling`: 3.4, 3.0, the buddies).
     fn select_idle_sibling(&self, task: &Placed, this: CpuId, target: CpuId) -> CpuId {
         if (target == this || target == task.prev) && self.is_idle(target) {
             return target;
@@ -117,20 +119,33 @@ impl Host {
             Some(llc) => &self.domains().of(target)[..=llc],
             None => return target,
         };
+        let mut asked = 0;
+        let mut idle = |cpu| {
+            asked += 1;
+            self.is_idle(cpu)
+        };
         let found = match self.config().switches.idle_sibling {
             IdleSibling::Off => None,
             IdleSibling::Traverse => llc
                 .iter()
                 .rev()
                 .flat_map(SchedDomain::groups)
-                .find(|g| g.cpus.intersects(&task.affinity) && g.cpus.iter().all(|c| self.is_idle(c)))
+                .find(|g| g.cpus.intersects(&task.affinity) && g.cpus.iter().all(&mut idle))
                 .and_then(|g| g.cpus.first_and(&task.affinity)),
+            IdleSibling::FirstIdle => {
+                let last = llc.iter().position(|sd| sd.span.contains(this) && sd.span.contains(task.prev));
+                let domains = &llc[..last.map_or(llc.len(), |at| at + 1)];
+                // Each wider domain that has an idle CPU replaces the choice of the narrower ones.
+                let first_idle = |sd: &SchedDomain| sd.span.iter_and(&task.affinity).find(|c| idle(*c));
+                domains.iter().filter_map(first_idle).fold(None, |_, cpu| Some(cpu))
+            }
             IdleSibling::Buddy => llc
                 .iter()
                 .rev()
                 .filter_map(|sd| sd.idle_buddy)
-                .find(|buddy| task.affinity.contains(*buddy) && self.is_idle(*buddy)),
+                .find(|buddy| task.affinity.contains(*buddy) && idle(*buddy)),
         };
+        self.cpu(this).idle_asked.fetch_add(asked, Relaxed);
         found.unwrap_or(target)
     }
 

@@ -51,6 +51,8 @@ fn an_idle_core_goes_before_an_idle_thread_of_a_busy_core() {
     // Cores {0, 1}, {2, 3}, {4, 5}: 0 and 2 are busy, so core {4, 5} is the only idle one.
     let s = sleeper_beside_hogs("1s:3c:2t", 0, &[0, 2]);
     assert_eq!(woken_to(&s, IdleSibling::Traverse), 4);
+    // 3.0 looks at the lowest domain first, and no further than the one that spans the waker and the task.
+    assert_eq!(woken_to(&s, IdleSibling::FirstIdle), 1);
 }
 
 #[test]

@@ -17,7 +17,7 @@
 pub(crate) const WARM: u64 = 1 << 16;
 
 /// `x` after `t` ns of decay.
-fn decayed(x: u64, t: u64, half_life: u64) -> u64 {
+pub(crate) fn decayed(x: u64, t: u64, half_life: u64) -> u64 {
     let halvings = t / half_life;
     if halvings >= 32 {
         return 0;

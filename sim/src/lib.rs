@@ -31,6 +31,7 @@ mod setup;
 mod spin;
 mod stats;
 pub mod swarm;
+pub mod tasks;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -27,18 +27,21 @@ pub struct CostInfo {
     pub text: &'static str,
 }
 
-/// Declares the costs: fields, table and access by name come from this one list.
+/// Declares a machine's costs: fields, table and access by name come from this one list.
 macro_rules! costs {
-    ($($(#[doc = $text:literal])+ $id:ident: $unit:literal,)+) => {
-        /// What things cost on a machine; units in [`COSTS`].
+    ($name:ident, $table:ident; $($(#[doc = $text:literal])+ $id:ident: $unit:literal,)+) => {
+        /// What things cost on a machine; each field says what it is, the table beside it the unit.
         #[derive(Debug, Clone, PartialEq, Eq, Default)]
-        pub struct Costs {
+        pub struct $name {
             $($(#[doc = $text])+ pub $id: u64,)+
         }
         /// Every cost.
-        pub const COSTS: &[CostInfo] =
-            &[$(CostInfo { id: stringify!($id), unit: $unit, text: concat!($($text),+) },)+];
-        impl Costs {
+        pub const $table: &[$crate::machine::CostInfo] = &[$($crate::machine::CostInfo {
+            id: stringify!($id),
+            unit: $unit,
+            text: concat!($($text),+),
+        },)+];
+        impl $name {
             /// The cost of that name, to change it.
             pub fn get_mut(&mut self, id: &str) -> Option<&mut u64> {
                 match id { $(stringify!($id) => Some(&mut self.$id),)+ _ => None }
@@ -51,8 +54,9 @@ macro_rules! costs {
         }
     };
 }
+pub(crate) use costs;
 
-costs! {
+costs! { Costs, COSTS;
     /// Clock frequency, for what the plan gives in cycles.
     cpu_clock: "MHz",
     /// From one vCPU thread to another: save, switch, load, first misses. Paid to the end, whoever wants the CPU meanwhile.
@@ -119,7 +123,7 @@ costs! {
 /// A cost in the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CostEntry {
+pub(crate) struct CostEntry {
     value: u64,
     unit: String,
     source: String,
@@ -239,29 +243,9 @@ impl Machine {
         let name = file.name;
         let topology = file.topology.parse();
         let topology = topology.map_err(|source| MachineError::Topology { name: name.clone(), source })?;
-        let (mut costs, mut sources) = (Costs::default(), BTreeMap::new());
-        for info in COSTS {
-            let CostInfo { id, unit, .. } = *info;
-            let entry = file.cost.remove(id);
-            let entry = entry.ok_or_else(|| MachineError::Missing { name: name.clone(), id, unit })?;
-            if entry.unit != unit {
-                return Err(MachineError::Unit { name, id, given: entry.unit, wanted: unit });
-            }
-            if !["published", "measured", "assumed", "fitted"].iter().any(|word| entry.source.starts_with(word)) {
-                return Err(MachineError::Source { name, id, given: entry.source });
-            }
-            let (min, max) = range(info);
-            if !(min..=max).contains(&entry.value) {
-                return Err(MachineError::Range { name, id, value: entry.value, min, max });
-            }
-            if let Some(cost) = costs.get_mut(id) {
-                *cost = entry.value;
-            }
-            sources.insert(id.to_owned(), entry.source);
-        }
-        if let Some((id, _)) = file.cost.pop_first() {
-            return Err(MachineError::Unknown { name, id });
-        }
+        let mut costs = Costs::default();
+        let set = |id: &str, value| costs.get_mut(id).into_iter().for_each(|cost| *cost = value);
+        let sources = read_costs(&name, std::mem::take(&mut file.cost), COSTS, range, set)?;
         let File { title, topology_source, ple, .. } = file;
         Ok(Self { name, title, topology, topology_source, ple, costs, sources })
     }
@@ -270,6 +254,39 @@ impl Machine {
     pub fn fitted(&self) -> impl Iterator<Item = &'static str> + '_ {
         COSTS.iter().map(|info| info.id).filter(|id| self.sources.get(*id).is_some_and(|s| s.starts_with("fitted")))
     }
+}
+
+/// Takes the costs of `infos` out of a description's entries and returns where each comes from.
+pub(crate) fn read_costs(
+    machine: &str,
+    mut entries: BTreeMap<String, CostEntry>,
+    infos: &[CostInfo],
+    range: fn(&CostInfo) -> (u64, u64),
+    mut set: impl FnMut(&str, u64),
+) -> Result<BTreeMap<String, String>, MachineError> {
+    let name = || machine.to_owned();
+    let mut sources = BTreeMap::new();
+    for info in infos {
+        let CostInfo { id, unit, .. } = *info;
+        let entry = entries.remove(id);
+        let entry = entry.ok_or_else(|| MachineError::Missing { name: name(), id, unit })?;
+        if entry.unit != unit {
+            return Err(MachineError::Unit { name: name(), id, given: entry.unit, wanted: unit });
+        }
+        if !["published", "measured", "assumed", "fitted"].iter().any(|word| entry.source.starts_with(word)) {
+            return Err(MachineError::Source { name: name(), id, given: entry.source });
+        }
+        let (min, max) = range(info);
+        if !(min..=max).contains(&entry.value) {
+            return Err(MachineError::Range { name: name(), id, value: entry.value, min, max });
+        }
+        set(id, entry.value);
+        sources.insert(id.to_owned(), entry.source);
+    }
+    if let Some((id, _)) = entries.pop_first() {
+        return Err(MachineError::Unknown { name: name(), id });
+    }
+    Ok(sources)
 }
 
 /// Bounds that keep a run finite; far beyond any real machine.

@@ -11,6 +11,12 @@ use crate::units::Seed;
 pub enum Published {
     /// "Gang scheduling in CFS", LKML 2011/12
     GangCfs,
+    /// CPU buddies against the walk for an idle core, LKML 2012
+    IdleBuddy,
+    /// The imbalance threshold where a cache has two CPUs, LKML 2016
+    LlcImbalance,
+    /// `LB_BIAS` and VolanoMark, LKML 2008
+    LbBias,
 }
 
 /// How it is printed.
@@ -26,7 +32,7 @@ pub enum PageFormat {
 #[derive(Debug, Clone, Args)]
 pub struct ReproduceArgs {
     /// Which tables
-    #[arg(value_enum, value_name = "gang-cfs")]
+    #[arg(value_enum, value_name = "WHAT")]
     pub what: Published,
     /// Shorter and fewer runs: under two minutes on two cores
     #[arg(long)]
@@ -40,9 +46,13 @@ pub struct ReproduceArgs {
 }
 
 pub(super) fn reproduce(args: &ReproduceArgs) -> Result<Exit, Error> {
-    let Published::GangCfs = args.what;
     let protocol = if args.quick { Protocol::Quick } else { Protocol::Full };
-    let reproduction = reproduce::gang_cfs(protocol, args.seed.0)?;
+    let reproduction = match args.what {
+        Published::GangCfs => reproduce::gang_cfs(protocol, args.seed.0),
+        Published::IdleBuddy => reproduce::idle_buddy(protocol, args.seed.0),
+        Published::LlcImbalance => reproduce::llc_imbalance(protocol, args.seed.0),
+        Published::LbBias => reproduce::lb_bias(protocol, args.seed.0),
+    }?;
     print(&match args.format {
         PageFormat::Text => reproduce::text(&reproduction),
         PageFormat::Json => reproduce::json(&reproduction),

@@ -8,6 +8,10 @@
 //! What was fitted to published numbers says so in the table that shows them; every other cell is a prediction of the same
 //! machine description, and the page says which of them miss.
 mod gang_cfs;
+mod host_runs;
+mod idle_buddy;
+mod lb_bias;
+mod llc_imbalance;
 mod page;
 mod parallel;
 
@@ -18,6 +22,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use gang_cfs::gang_cfs;
+pub use idle_buddy::idle_buddy;
+pub use lb_bias::lb_bias;
+pub use llc_imbalance::llc_imbalance;
 pub use page::{json, text};
 pub(crate) use parallel::in_parallel;
 
@@ -147,6 +154,13 @@ pub struct Reproduction {
 
 /// Schema of [`Reproduction`].
 pub const SCHEMA: &str = "vmmlab.reproduce/1";
+
+/// What the simulator says in a cell; NaN, which meets no demand, if there is no such cell.
+pub(crate) fn ours(tables: &[Table], id: &str, row: &str, column: &str) -> f64 {
+    let table = tables.iter().find(|table| table.id == id);
+    let cell = table.and_then(|table| table.cells.iter().find(|cell| cell.row == row && cell.column == column));
+    cell.and_then(|cell| cell.ours).unwrap_or(f64::NAN)
+}
 
 /// A fault of the program's own data.
 pub(crate) fn broken(what: &str) -> EngineError {

@@ -181,10 +181,10 @@ impl SchedDomains {
         &self.broken
     }
 
-    /// Changes the numbers of every domain, say to those of another kernel (2.6.27: `wake_idx` 1 at MC and CPU).
-    pub fn tune(&mut self, mut change: impl FnMut(Level, &mut SdParams)) {
+    /// Changes the numbers of every domain by its level and the number of its CPUs, say to those of another kernel (2.6.27: `wake_idx` 1 at MC and CPU).
+    pub fn tune(&mut self, mut change: impl FnMut(&mut SdParams, Level, u32)) {
         for sd in self.by_cpu.iter_mut().flat_map(|cpu| &mut cpu.domains) {
-            change(sd.level, &mut sd.params);
+            change(&mut sd.params, sd.level, sd.span_weight);
         }
     }
 }

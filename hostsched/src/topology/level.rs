@@ -135,6 +135,21 @@ const BASE: SdFlags = SdFlags::LOAD_BALANCE.union(SdFlags::BALANCE_NEWIDLE);
 const PLACING: SdFlags = SdFlags::BALANCE_EXEC.union(SdFlags::BALANCE_FORK).union(SdFlags::WAKE_AFFINE);
 
 impl SdParams {
+    /// Changes these numbers to what a domain of `level` that spans `weight` CPUs starts with in 3.16 to 4.x
+    /// (`sd_init`).
+    pub(crate) fn init_3_16(&mut self, level: Level, weight: u32) {
+        (self.min_interval_ms, self.max_interval_ms, self.balance_interval_ms) = (weight, 2 * weight, weight);
+        self.busy_factor = 32;
+        match level {
+            Level::Smt => self.cache_nice_tries = 0,
+            Level::Mc => {
+                self.flags = self.flags.without(SdFlags::PREFER_SIBLING);
+                self.imbalance_pct = 117;
+            }
+            Level::Pkg | Level::Node | Level::AllNodes | Level::Numa { .. } => {}
+        }
+    }
+
     /// What a domain of `level` that spans `weight` CPUs starts with on a machine with `online` CPUs.
     #[must_use]
     pub fn init(level: Level, weight: u32, online: u32) -> Self {

@@ -1,0 +1,151 @@
+//! The operations of a task, stage by stage.
+//!
+//! ```text
+//!   send     Offer ── room? ──► Deliver: copy, then the message is there and the reader is woken
+//!              └── full: sleep, and offer again
+//!   receive  Take ── empty: sleep, and look again ── a message: fetch its lines, copy, wake writers that wait for room
+//! ```
+//! What comes before the wake-up and what comes after it are separate pieces, so a reader on another CPU starts while its
+//! waker is still on the way back to user space: the overlap that makes two CPUs faster than one.
+use hostsched::{CpuId, TaskId};
+
+use super::channel::{Chan, Message, Sem};
+use super::program::Op;
+use super::warmth::transfer;
+use super::world::{Alarm, Stage, World};
+
+/// What the task does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// It runs on.
+    On,
+    Sleep,
+}
+
+impl World {
+    /// The task's present piece is over: does what it was for and prepares the next one.
+    pub(super) fn step(&mut self, task: TaskId, cpu: CpuId) -> Flow {
+        match self.tasks[task.index()].stage {
+            Stage::Fetch => {
+                self.fetch(task);
+                Flow::On
+            }
+            Stage::Offer { to, bytes, note } => self.offer(task, to, bytes, note),
+            Stage::Deliver { to, bytes, note } => {
+                self.deliver(task, cpu, to, Message { bytes, note, from: self.spot(cpu) });
+                Flow::On
+            }
+            Stage::Take(from) => self.take(task, cpu, from),
+            Stage::Down(sem) => self.down(task, sem),
+            Stage::Granted => {
+                self.tasks[task.index()].stage = Stage::Fetch;
+                Flow::On
+            }
+            Stage::Up(sem) => {
+                self.tasks[task.index()].stage = Stage::Fetch;
+                if let Some(cost) = self.up(sem, cpu) {
+                    self.tasks[task.index()].remaining += self.costs.futex + cost;
+                }
+                Flow::On
+            }
+            Stage::Nap(ns) => {
+                self.tasks[task.index()].stage = Stage::Fetch;
+                self.alarms.push(self.now + ns.max(1), Alarm::Wake(task));
+                Flow::Sleep
+            }
+        }
+    }
+
+    fn fetch(&mut self, task: TaskId) {
+        let measuring = self.measuring();
+        let t = &mut self.tasks[task.index()];
+        let syscall = self.costs.syscall;
+        (t.stage, t.remaining) = match t.program.next(&mut t.rng, t.got) {
+            Op::Work(ns) => (Stage::Fetch, ns),
+            Op::Send { to, bytes, note } => (Stage::Offer { to, bytes, note }, syscall),
+            Op::Recv(from) => (Stage::Take(from), syscall),
+            // A futex that nobody contends needs no system call.
+            Op::Down(sem) => (Stage::Down(sem), 0),
+            Op::Up(sem) => (Stage::Up(sem), 0),
+            Op::Sleep(ns) => (Stage::Nap(ns), syscall),
+            Op::Count(units) => {
+                t.units += if measuring { units } else { 0 };
+                (Stage::Fetch, 0)
+            }
+        };
+    }
+
+    fn offer(&mut self, task: TaskId, to: Chan, bytes: u64, note: u32) -> Flow {
+        let channel = &mut self.channels[to.0];
+        if channel.full(bytes) {
+            channel.writers.push_back(task);
+            return Flow::Sleep;
+        }
+        // The room is taken now: what is being copied counts.
+        channel.bytes += bytes;
+        let t = &mut self.tasks[task.index()];
+        t.stage = Stage::Deliver { to, bytes, note };
+        t.remaining = channel.kind.send(&self.costs) + bytes * self.costs.kb_copy / 1024;
+        Flow::On
+    }
+
+    fn deliver(&mut self, task: TaskId, cpu: CpuId, to: Chan, message: Message) {
+        self.delivered += 1;
+        let channel = &mut self.channels[to.0];
+        channel.queue.push_back(message);
+        let reader = channel.reader.take();
+        self.tasks[task.index()].stage = Stage::Fetch;
+        if let Some(reader) = reader {
+            let cost = self.wake(reader, cpu, Some(cpu), true);
+            self.tasks[task.index()].remaining += cost;
+        }
+    }
+
+    fn take(&mut self, task: TaskId, cpu: CpuId, from: Chan) -> Flow {
+        let channel = &mut self.channels[from.0];
+        let Some(message) = channel.queue.pop_front() else {
+            assert!(channel.reader.is_none(), "channel {} has two readers", from.0);
+            channel.reader = Some(task);
+            return Flow::Sleep;
+        };
+        self.taken += 1;
+        channel.bytes -= message.bytes;
+        let kind = channel.kind;
+        let writers = if channel.roomy() { std::mem::take(&mut channel.writers) } else { Default::default() };
+        let fetch = transfer(message.from, self.spot(cpu), message.bytes, kind.lines(), &self.costs);
+        if self.measuring() {
+            self.counters.transfer_ns += fetch;
+        }
+        let copy = message.bytes * self.costs.kb_copy / 1024;
+        let woken: u64 = writers.into_iter().map(|writer| self.wake(writer, cpu, Some(cpu), true)).sum();
+        let t = &mut self.tasks[task.index()];
+        (t.stage, t.got) = (Stage::Fetch, message.note);
+        t.remaining = kind.recv(&self.costs) + copy + fetch + woken;
+        Flow::On
+    }
+
+    fn down(&mut self, task: TaskId, sem: Sem) -> Flow {
+        let semaphore = &mut self.semaphores[sem.0];
+        let t = &mut self.tasks[task.index()];
+        if semaphore.count > 0 {
+            semaphore.count -= 1;
+            t.stage = Stage::Fetch;
+            return Flow::On;
+        }
+        semaphore.waiters.push_back(task);
+        t.stage = Stage::Granted;
+        // Paid when it is woken: the call's way in and out.
+        t.remaining = self.costs.futex;
+        Flow::Sleep
+    }
+
+    /// Gives a unit of a semaphore, from a CPU. What waking somebody took, if anybody waited.
+    pub(super) fn up(&mut self, sem: Sem, cpu: CpuId) -> Option<u64> {
+        let semaphore = &mut self.semaphores[sem.0];
+        let Some(waiter) = semaphore.waiters.pop_front() else {
+            semaphore.count += 1;
+            return None;
+        };
+        Some(self.wake(waiter, cpu, Some(cpu), false))
+    }
+}
