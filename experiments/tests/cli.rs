@@ -98,6 +98,28 @@ fn short_help_is_one_screen_and_long_help_has_examples_defaults_and_ranges() {
 }
 
 #[test]
+fn progress_is_a_bar_on_a_terminal_and_is_gone_before_the_result() {
+    if Command::new("script").arg("--version").output().is_err() {
+        println!("skipped progress_is_a_bar_on_a_terminal_and_is_gone_before_the_result: no script(1)");
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let run = format!(
+        "'{}' run --engine sim --topology 1s:2c --vms 1 --vcpus 2 --mode base,gang --duration 20ms --warmup 5ms \
+         --blocks 3 --seed 3 --color never",
+        env!("CARGO_BIN_EXE_vmmlab")
+    );
+    let mut command = Command::new("script");
+    let output = command.current_dir(root.path()).args(["-qec", &run, "/dev/null"]).output().unwrap();
+    let page = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{page}");
+    assert!(page.contains("] 0/6 runs") && !page.contains("] block 0: "), "{page:?}");
+    // The result comes after the bar has been cleared, and without colours.
+    let result = page.rsplit("\x1b[2K").next().unwrap();
+    assert!(result.contains("records/s") && result.contains("again") && !result.contains('\x1b'), "{page:?}");
+}
+
+#[test]
 fn the_examples_of_the_help_are_plans_that_can_be_made() {
     let root = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(env!("CARGO_MANIFEST_DIR"), root.path().join("experiments")).unwrap();

@@ -70,7 +70,7 @@ pub(crate) fn record(
         record.failures.push(Failure { check: "stale-read".into(), message });
     }
     record.notices.extend(world.notices.iter().cloned());
-    record.notices.push(format!("simulated: {}, {} events, digest {:016x}", machine.title, world.events, world.digest));
+    record.notices.push(format!("simulated: {}", machine.title));
     record
 }
 

@@ -15,6 +15,9 @@ use crate::table::grid::{self, Column};
 /// The schema of `sweep.json`.
 pub const SWEEP_SCHEMA: &str = "vmmlab.sweep/1";
 
+/// The page names so many seeds; `sweep.json` has all.
+const SEEDS_SHOWN: usize = 8;
+
 /// `sweep.json`: the summary of each point. The whole result of a point is in its directory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepFile {
@@ -141,7 +144,12 @@ pub fn render(sweep: &SweepFile, points_asked: usize, where_to: &str) -> String 
     for caveat in &sweep.caveats {
         line(&mut page, "caveat", caveat);
     }
-    line(&mut page, "points", &format!("{points_asked}, {runs} runs, {}", sweep.engine));
+    let mut seeds: Vec<String> = sweep.points.iter().map(|point| point.seed.to_string()).collect();
+    seeds.dedup();
+    let plural = if seeds.len() == 1 { "" } else { "s" };
+    seeds.truncate(SEEDS_SHOWN);
+    let seeds = seeds.join(", ");
+    line(&mut page, "points", &format!("{points_asked}, {runs} runs, {}; seed{plural} {seeds}", sweep.engine));
     page.push('\n');
     rows(&mut page, &sweep.points);
     page.push('\n');
@@ -160,7 +168,12 @@ fn line(page: &mut String, key: &str, text: &str) {
 fn rows(page: &mut String, points: &[SweepPoint]) {
     let all: Vec<&RowSummary> = points.iter().flat_map(|point| &point.summary).collect();
     let labels: Vec<&str> = all.iter().map(|row| row.mode.as_str()).collect();
-    let change = |row: &&RowSummary| row.change.as_ref().map(|change| format!("{} %", figure::signed(change.percent)));
+    let references: Vec<&str> =
+        all.iter().filter_map(|row| row.change.as_ref()).map(|change| change.against.as_str()).collect();
+    let change = |row: &&RowSummary| match &row.change {
+        Some(change) => Some(format!("{} %", figure::signed(change.percent))),
+        None => references.contains(&row.mode.as_str()).then(|| "reference".to_owned()),
+    };
     let interval = |row: &&RowSummary| {
         let [low, high] = row.change.as_ref()?.interval_percent?;
         Some(format!("[{}, {}] %", figure::signed(low), figure::signed(high)))
