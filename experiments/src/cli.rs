@@ -3,6 +3,7 @@
 mod doctor;
 mod engine;
 mod event_log;
+mod export;
 mod gang;
 mod limits;
 mod list;
@@ -15,6 +16,7 @@ mod shell;
 mod sim_args;
 mod swarm;
 mod sweep;
+mod trace;
 
 use std::io::Write;
 
@@ -23,6 +25,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 pub use doctor::DoctorArgs;
+pub use export::{ExportArgs, HlogArgs};
 pub use gang::GangArgs;
 pub use merge::MergeArgs;
 pub use reproduce::{PageFormat, Published, ReproduceArgs};
@@ -31,6 +34,7 @@ pub use shell::{CompletionsArgs, ManArgs};
 pub use sim_args::SimulatorArgs;
 pub use swarm::SwarmArgs;
 pub use sweep::{SWEEP_EXAMPLES, SweepArgs};
+pub use trace::{SUMMARY_SCHEMA, SummaryArgs, TraceArgs, TraceOptions};
 
 use crate::exit::{Error, Exit};
 use crate::topology::{TopologyArgs, topology_command};
@@ -75,6 +79,10 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Check the simulator: random hosts, guests, modes and faults by seed (exit code 1 if a check fails)
     Swarm(SwarmArgs),
+    /// Read recorded traces, ours and those of trace-cmd and perf
+    Trace(TraceArgs),
+    /// Write a result in the format of another tool
+    Export(ExportArgs),
     /// List modes, workloads, machines, topologies and the columns of the table
     List,
     /// Print the completions of a shell
@@ -103,6 +111,8 @@ pub fn execute(cli: &Cli, arguments: &[String]) -> Result<Exit, Error> {
         Command::Topology(args) => topology(args),
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Swarm(args) => swarm::swarm(args),
+        Command::Trace(args) => trace::trace(args),
+        Command::Export(args) => export::export(args),
         Command::List => list::list(),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),

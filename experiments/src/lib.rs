@@ -30,4 +30,5 @@ pub mod store;
 pub mod sweep;
 pub mod table;
 pub mod topology;
+pub mod traced;
 pub mod units;

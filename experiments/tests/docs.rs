@@ -101,7 +101,7 @@ fn every_command_of_the_manual_is_one_that_the_program_takes() {
     let scratch = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(root().join("experiments"), scratch.path().join("experiments")).unwrap();
     let mut count = 0;
-    for page in ["README.md", "docs/modes.md", "docs/statistics.md", "docs/results.md"] {
+    for page in ["README.md", "docs/modes.md", "docs/statistics.md", "docs/results.md", "docs/tracing.md"] {
         for arguments in commands(&read(page)) {
             // What runs guests is only planned; what takes long, changes the host or needs files is only looked up.
             let more = match arguments[0].as_str() {

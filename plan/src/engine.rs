@@ -18,6 +18,40 @@ pub trait Engine {
     /// # Errors
     /// When the run could not be started or the engine itself broke.
     fn run(&self, plan: &RunPlan, control: &Control) -> Result<RunRecord, EngineError>;
+
+    /// As [`Engine::run`], and records the scheduling events of the measured time. An engine that cannot answers with an
+    /// empty trace.
+    ///
+    /// # Errors
+    /// Those of [`Engine::run`].
+    fn run_traced(
+        &self,
+        plan: &RunPlan,
+        control: &Control,
+        limits: trace::Limits,
+    ) -> Result<(RunRecord, trace::Trace), EngineError> {
+        let _ = limits;
+        Ok((self.run(plan, control)?, trace::Trace::default()))
+    }
+}
+
+impl<E: Engine + ?Sized> Engine for Box<E> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn run(&self, plan: &RunPlan, control: &Control) -> Result<RunRecord, EngineError> {
+        (**self).run(plan, control)
+    }
+
+    fn run_traced(
+        &self,
+        plan: &RunPlan,
+        control: &Control,
+        limits: trace::Limits,
+    ) -> Result<(RunRecord, trace::Trace), EngineError> {
+        (**self).run_traced(plan, control, limits)
+    }
 }
 
 /// How the caller stops a run from outside; clones share the flag.

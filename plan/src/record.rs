@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer, V2Serializer};
+use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +86,41 @@ impl HistogramSummary {
             max_ns: histogram.max(),
             count: histogram.len(),
             hdr_v2_hex: encoded.then(|| bytes.iter().map(|b| format!("{b:02x}")).collect()),
+        }
+    }
+
+    /// The histogram itself; `None` if it was not kept, or what was kept is none.
+    #[must_use]
+    pub fn whole(&self) -> Option<Histogram<u64>> {
+        let hex = self.hdr_v2_hex.as_deref()?;
+        let byte = |at| hex.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(byte).collect();
+        Deserializer::new().deserialize(&mut bytes?.as_slice()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_is_kept_whole_and_summed_up() {
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, 1_000_000, 3).unwrap();
+        (1..=1000).for_each(|ns| histogram.record(ns).unwrap());
+        let summary = HistogramSummary::of(&histogram);
+        let figures = (summary.p50_ns, summary.p99_ns, summary.max_ns, summary.count);
+        assert_eq!(figures, (500, 990, 1000, 1000));
+        assert_eq!(summary.whole(), Some(histogram));
+    }
+
+    #[test]
+    fn what_is_no_histogram_gives_none() {
+        let with = |hex: Option<&str>| HistogramSummary {
+            hdr_v2_hex: hex.map(str::to_owned),
+            ..HistogramSummary::of(&Histogram::new(2).unwrap())
+        };
+        for hex in [None, Some(""), Some("1c"), Some("1c8"), Some("zz"), Some("é"), Some("1c849303ffff")] {
+            assert_eq!(with(hex).whole(), None, "{hex:?}");
         }
     }
 }

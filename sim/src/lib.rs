@@ -37,6 +37,7 @@ mod tests;
 #[cfg(test)]
 mod tests_workload;
 mod timers;
+mod traced;
 mod vcpu;
 mod workload;
 mod world;

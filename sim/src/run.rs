@@ -11,6 +11,7 @@ use crate::machine::Machine;
 use crate::observe::Watch;
 use crate::record::record;
 use crate::setup::Options;
+use crate::traced::Tracer;
 use crate::world::{EPOCH_NS, World};
 
 /// The simulator as an engine: one machine, any number of plans.
@@ -46,6 +47,17 @@ impl Sim {
 impl Engine for Sim {
     fn name(&self) -> &'static str {
         "sim"
+    }
+
+    fn run_traced(
+        &self,
+        plan: &RunPlan,
+        control: &Control,
+        limits: trace::Limits,
+    ) -> Result<(RunRecord, trace::Trace), EngineError> {
+        let tracer = Arc::new(Tracer::new(limits));
+        let record = self.clone().watched(Arc::clone(&tracer) as _).run(plan, control)?;
+        Ok((record, tracer.take().unwrap_or_default()))
     }
 
     fn run(&self, plan: &RunPlan, control: &Control) -> Result<RunRecord, EngineError> {

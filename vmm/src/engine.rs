@@ -10,14 +10,17 @@
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use abi::layout::FLUSH_VECTOR;
 use abi::params::{Flush as GuestFlush, Params, Workload as GuestWorkload};
 use crossbeam::channel::{Sender, unbounded};
+use hostsched::CpuId;
 use kvm_ioctls::{Kvm as KvmDevice, VcpuFd};
 use plan::{Control, Engine, EngineError, Flush, Inject, RunPlan, RunRecord, Sched, Spin, Workload};
+use trace::{Buffer, Names, Trace};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::boot::{Image, boot};
-use crate::control::{Conductor, Times};
+use crate::control::{Conductor, Outcome, Times};
 use crate::guests::{Guests, Vm};
 use crate::kick::{install_handler, monotonic_ns};
 use crate::outbox::{Message, Outbox};
@@ -27,7 +30,8 @@ use crate::run_shared::{Gate, PanicHook, RunShared};
 use crate::sched::VcpuIndex;
 use crate::scheduler::{Scheduler, host_affinity};
 use crate::stats::PhaseCell;
-use crate::sync::{Arc, AtomicBool, AtomicU32};
+use crate::sync::{Arc, AtomicBool, AtomicU32, Ordering};
+use crate::tap::{self, Room};
 use crate::vcpu::thread_main;
 
 /// Samples a second of the guest profile under the kernel's scheduler; the lab's samples at every tick.
@@ -116,13 +120,33 @@ impl Engine for Kvm {
     }
 
     fn run(&self, plan: &RunPlan, control: &Control) -> Result<RunRecord, EngineError> {
+        self.run_with(plan, control, None).map(|(record, _)| record)
+    }
+
+    fn run_traced(
+        &self,
+        plan: &RunPlan,
+        control: &Control,
+        limits: trace::Limits,
+    ) -> Result<(RunRecord, Trace), EngineError> {
+        self.run_with(plan, control, Some(limits))
+    }
+}
+
+impl Kvm {
+    fn run_with(
+        &self,
+        plan: &RunPlan,
+        control: &Control,
+        limits: Option<trace::Limits>,
+    ) -> Result<(RunRecord, Trace), EngineError> {
         check(plan)?;
         let kvm = open_kvm().map_err(|reason| EngineError::Unsupported(reason.to_string()))?;
         install_handler().map_err(|e| internal("installing the kick signal's handler", e))?;
         let began_ns = monotonic_ns();
         let (guests, vcpus) = self.boot_all(plan, &kvm)?;
         let booted_ns = monotonic_ns();
-        let shared = Arc::new(self.share(plan, guests)?);
+        let shared = Arc::new(self.share(plan, guests, limits)?);
         let (sender, inbox) = unbounded();
         let bells = bells(plan.vms)?;
         let times = Times {
@@ -135,13 +159,17 @@ impl Engine for Kvm {
                 .map_err(|e| internal("making the control loop", e))?;
         let threads = start(plan, &shared, vcpus, &sender, &bells)?;
         drop(sender);
-        let outcome = conductor.lead().map_err(|e| internal("running the control loop", e))?;
+        if let Some(room) = shared.trace {
+            tap::install(room, Arc::clone(&shared.phase));
+        }
+        let led = conductor.lead();
+        let own_trace = tap::remove();
+        let mut outcome = led.map_err(|e| internal("running the control loop", e))?;
         join(threads, |index| outcome.ended[index].is_some());
-        Ok(record(plan, Made { shared: &shared, began_ns, booted_ns, outcome }))
+        let trace = gather(plan, &shared, own_trace, &mut outcome);
+        Ok((record(plan, Made { shared: &shared, began_ns, booted_ns, outcome }), trace))
     }
-}
 
-impl Kvm {
     fn boot_all(&self, plan: &RunPlan, kvm: &KvmDevice) -> Result<(Guests, Vec<VcpuFd>), EngineError> {
         let header = guest::header().map_err(|e| internal("reading the guest image", e))?;
         let image = Image { elf: guest::IMAGE, header, code: self.options.guest_code.as_deref() };
@@ -159,13 +187,15 @@ impl Kvm {
         Ok((Guests::new(vms), vcpus))
     }
 
-    fn share(&self, plan: &RunPlan, guests: Guests) -> Result<RunShared, EngineError> {
+    fn share(&self, plan: &RunPlan, guests: Guests, limits: Option<trace::Limits>) -> Result<RunShared, EngineError> {
         let guests = Arc::new(guests);
         Ok(RunShared {
             sched: Scheduler::new(plan, &guests, self.options.replay)?,
             offline: AtomicU32::new(plan.vms * plan.vcpus),
+            // The control loop records too.
+            trace: limits.map(|limits| Room::share(limits, guests.len() + 1)),
             guests,
-            phase: PhaseCell::default(),
+            phase: Arc::new(PhaseCell::default()),
             gate: Gate::default(),
             stopping: AtomicBool::new(false),
             sample_period_ns: (plan.sched == Sched::Host).then_some(1_000_000_000 / HOST_SAMPLE_HZ),
@@ -191,6 +221,25 @@ pub fn check_workload(workload: Workload) -> Result<(), EngineError> {
     let refusal =
         || format!("--workload {workload} runs in the simulator only: add --engine sim, or take ebizzy or flush");
     guest_workload(workload).map(|_| ()).ok_or_else(|| EngineError::BadPlan(refusal()))
+}
+
+/// Puts together what the threads recorded.
+fn gather(plan: &RunPlan, shared: &RunShared, own: Option<Buffer>, outcome: &mut Outcome) -> Trace {
+    let of_threads = outcome.ended.iter_mut().flatten().filter_map(|ended| ended.stats.trace.take());
+    let buffers: Vec<Buffer> = own.into_iter().chain(of_threads).collect();
+    let task = |index| {
+        let (vm, number) = shared.guests.locate(index);
+        trace::Task::vcpu(vm.number, number, shared.guests.shared(index).tid.load(Ordering::Acquire))
+    };
+    let names = Names::new(shared.guests.indices().map(task).collect());
+    let numbers: Vec<CpuId> = plan.pcpus.as_slice().iter().map(|cpu| CpuId(*cpu)).collect();
+    if plan.sched == Sched::Host {
+        return Trace { flush_vector: FLUSH_VECTOR, ..Trace::new(buffers, names, numbers) };
+    }
+    let slots = (0..).map(CpuId).take(numbers.len()).collect();
+    let mut trace = Trace { flush_vector: FLUSH_VECTOR, ..Trace::new(buffers, names, slots) };
+    trace.renumber(&numbers);
+    trace
 }
 
 /// What only the host can tell about a plan.

@@ -12,6 +12,7 @@
 //!     │    └─ kick, tick  out of KVM_RUN: reasons, signal, timer
 //!     ├─ sched       the contract with a scheduler; HostSched
 //!     │    └─ dispatch    the lab's, by hostsched                    cgroup: who is a gang
+//!     ├─ tap         what is traced                                  crate trace
 //!     └─ record      what was measured                               stats, profile, cpu_use
 //! ```
 //!
@@ -44,6 +45,7 @@ pub mod scheduler;
 pub mod snapshot;
 pub mod stats;
 pub mod sync;
+pub mod tap;
 pub mod tick;
 pub mod timer;
 pub mod vcpu;

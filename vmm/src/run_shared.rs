@@ -5,6 +5,7 @@ use crate::sched::VcpuIndex;
 use crate::scheduler::Scheduler;
 use crate::stats::PhaseCell;
 use crate::sync::{Arc, AtomicBool, AtomicU32, Condvar, Mutex, Ordering, lock};
+use crate::tap::Room;
 
 /// Opened once, when every thread is ready.
 #[derive(Debug, Default)]
@@ -46,7 +47,9 @@ pub struct RunShared {
     /// Who lets vCPUs run.
     pub sched: Scheduler,
     /// Whether to record.
-    pub phase: PhaseCell,
+    pub phase: Arc<PhaseCell>,
+    /// How much each thread traces, if it does.
+    pub trace: Option<Room>,
     /// Nobody enters before it opens.
     pub gate: Gate,
     /// vCPUs that have not come online.

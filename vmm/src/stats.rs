@@ -148,11 +148,13 @@ pub struct ThreadStats {
     pub ipi_delivery: Histogram<u64>,
     /// Guest RIP at ticks.
     pub samples: Vec<u64>,
+    /// What it traced, if it did.
+    pub trace: Option<trace::Buffer>,
 }
 
 impl Default for ThreadStats {
     fn default() -> Self {
-        Self { ipi_delivery: histogram(), samples: Vec::new() }
+        Self { ipi_delivery: histogram(), samples: Vec::new(), trace: None }
     }
 }
 

@@ -27,6 +27,7 @@ use abi::layout::FLUSH_VECTOR;
 use abi::state::Marked;
 use abi::vcpu::VcpuPage;
 use kvm_ioctls::{VcpuExit, VcpuFd};
+use trace::{ExitReason, What};
 
 use crate::doorbell::{Doorbell, VcpuSet};
 use crate::guests::{VcpuShared, Vm};
@@ -37,8 +38,10 @@ use crate::outbox::{Ended, Message, Outbox};
 use crate::run_shared::{PanicHook, RunShared};
 use crate::sched::{Permit, VcpuIndex, VcpuThread};
 use crate::scheduler::bind_self;
+use crate::snapshot::cycles_to_ns;
 use crate::stats::{Counter, ThreadStats};
 use crate::sync::Ordering;
+use crate::tap::{self, FlushWatch, Flushes};
 use crate::tick::TickTimer;
 use crate::vectors::Injection;
 
@@ -52,11 +55,15 @@ const PRINTS_MAX: u32 = 100;
 /// last act is to say how it ended.
 pub fn thread_main(shared: &RunShared, index: VcpuIndex, mut fd: VcpuFd, affinity: Option<&[u32]>, outbox: &Outbox) {
     let mut stats = ThreadStats::default();
+    if let Some(room) = shared.trace {
+        tap::install(room, crate::sync::Arc::clone(&shared.phase));
+    }
     let result = catch_unwind(AssertUnwindSafe(|| match affinity.map_or(Ok(()), bind_self) {
         Ok(()) => attached(shared, index, &mut fd, outbox, &mut stats),
         Err(error) => Leave::host("sched_setaffinity", &error),
     }));
     let why = result.unwrap_or_else(|payload| Leave::panicked(payload.as_ref()));
+    stats.trace = tap::remove();
     // The registers of a vCPU that no one runs any more; a failure here only costs the message its RIP.
     let rip = fd.get_regs().ok().map(|regs| regs.rip);
     outbox.send(Message::Ended(Box::new(Ended { index, why, rip, stats })));
@@ -99,6 +106,7 @@ fn attached(shared: &RunShared, index: VcpuIndex, fd: &mut VcpuFd, outbox: &Outb
         sampler,
         outbox,
         stats,
+        flush: FlushWatch::default(),
         online: false,
         done: false,
         prints_left: PRINTS_MAX,
@@ -142,6 +150,7 @@ struct Vcpu<'a> {
     sampler: Option<TickTimer<'a>>,
     outbox: &'a Outbox,
     stats: &'a mut ThreadStats,
+    flush: FlushWatch,
     online: bool,
     done: bool,
     prints_left: u32,
@@ -196,8 +205,14 @@ impl Vcpu<'_> {
             return State::Ask;
         };
         let from_ns = monotonic_ns();
+        let me = tap::task(self.index);
+        tap::record_at(from_ns, What::Entry { task: me });
         let exit = self.fd.run();
         drop(in_run);
+        if tap::is_on() {
+            tap::record(What::Exit { task: me, reason: reason_of(&exit) });
+            self.flush.look(self.index, counted(self.vm, self.number));
+        }
         let next = match exit {
             Ok(VcpuExit::IoOut(port, data)) => {
                 self.own.counters.add(Counter::ExitIo, 1);
@@ -253,6 +268,9 @@ impl Vcpu<'_> {
                 run.ready_for_interrupt_injection = 0;
                 inject(self.fd, vector)?;
                 self.count(Counter::Injections);
+                if vector == FLUSH_VECTOR {
+                    tap::record(What::GuestIrq { task: tap::task(self.index) });
+                }
                 let since_ns = self.own.vectors.accepted(vector);
                 if let Some(since_ns) = since_ns.filter(|_| self.shared.phase.measures()) {
                     self.stats.ipi_delivery.saturating_record(monotonic_ns().saturating_sub(since_ns).max(1));
@@ -269,6 +287,7 @@ impl Vcpu<'_> {
             Doorbell::Halt => return State::Halt(Until::Kicked),
             Doorbell::KickCpu(vcpu) => {
                 let target = self.sibling(vcpu);
+                tap::record(What::Kick { from: tap::task(self.index), to: tap::task(target) });
                 self.shared.guests.kick(self.shared.sched.vcpu_sched(), target, self.index);
             }
             Doorbell::SpinHint => self.thread.spin(),
@@ -285,7 +304,8 @@ impl Vcpu<'_> {
         VcpuIndex(self.vm.first.0 + vcpu)
     }
 
-    fn send_ipi(&self, targets: VcpuSet) {
+    fn send_ipi(&mut self, targets: VcpuSet) {
+        self.trace_flush(targets);
         self.own.counters.add(Counter::IpiTargets, targets.len().into());
         for vcpu in targets.iter() {
             let sched = self.shared.sched.vcpu_sched();
@@ -297,7 +317,8 @@ impl Vcpu<'_> {
 
     /// Demands a flush of each target, and waits until those that run have left the guest: what they execute next
     /// comes after their flush. Two initiators cannot wait for each other, because neither is in a run.
-    fn flush_on_enter(&self, targets: VcpuSet) {
+    fn flush_on_enter(&mut self, targets: VcpuSet) {
+        self.trace_flush(targets);
         let mut running = [None; 64];
         for (slot, vcpu) in running.iter_mut().zip(targets.iter()) {
             match self.vm.page(vcpu).state.0.demand_flush() {
@@ -323,6 +344,17 @@ impl Vcpu<'_> {
         }
     }
 
+    /// A flush begins with its call.
+    fn trace_flush(&mut self, targets: VcpuSet) {
+        if !tap::is_on() {
+            return;
+        }
+        self.flush.begin(self.index, targets.len(), counted(self.vm, self.number));
+        for vcpu in targets.iter() {
+            tap::record(What::GuestIpi { from: tap::task(self.index), to: tap::task(self.sibling(vcpu)) });
+        }
+    }
+
     fn begin_io(&self, time: Duration) -> State {
         let until_ns = monotonic_ns() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
         self.outbox.send(Message::WakeAt { index: self.index, at_ns: until_ns });
@@ -342,12 +374,14 @@ impl Vcpu<'_> {
         if woken() {
             self.count(Counter::HaltsSkipped);
         } else {
+            tap::record(What::Halt { task: tap::task(self.index) });
             own.halted.store(true, Ordering::Relaxed);
             self.thread.halt(&woken);
             own.halted.store(false, Ordering::Relaxed);
         }
         if matches!(until, Until::Kicked) {
             own.latch.consume();
+            tap::record(What::HaltOver { task: tap::task(self.index) });
         }
         State::Ask
     }
@@ -404,6 +438,26 @@ impl Vcpu<'_> {
         if let (Some(sampler), Some(period)) = (&self.sampler, self.shared.sample_period_ns) {
             sampler.arm(monotonic_ns() + period);
         }
+    }
+}
+
+/// What the guest of that vCPU has counted of its flushes.
+fn counted(vm: &Vm, number: u32) -> Flushes {
+    let counters = &vm.results(number).counters;
+    let wait_ns = cycles_to_ns(counters.flush_wait_cycles.get(), vm.tsc_khz);
+    Flushes { completed: counters.flushes.get(), wait_ns }
+}
+
+/// The kernel's name of an exit.
+fn reason_of(exit: &Result<VcpuExit<'_>, kvm_ioctls::Error>) -> ExitReason {
+    match exit {
+        Ok(VcpuExit::IoOut(..)) => ExitReason::IoInstruction,
+        Ok(VcpuExit::IrqWindowOpen) => ExitReason::InterruptWindow,
+        Ok(VcpuExit::Hlt) => ExitReason::Hlt,
+        // A signal: a kick or a tick.
+        Ok(VcpuExit::Intr) => ExitReason::ExternalInterrupt,
+        Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => ExitReason::ExternalInterrupt,
+        Ok(_) | Err(_) => ExitReason::Other,
     }
 }
 

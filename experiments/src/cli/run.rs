@@ -16,10 +16,12 @@ use crate::interrupt::{Stop, Watch};
 use crate::recording::{Context, Recording};
 use crate::store::Store;
 use crate::table;
+use crate::traced::traced;
 
 pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
     let place = Place::choose(simulate(args.engine), &args.simulator)?;
     let experiment = place.experiment(args)?;
+    let traces = args.trace.request(experiment.plans.len(), experiment.blocks)?;
     let command = command(arguments, &[("--seed", experiment.seed.to_string())]);
     if args.dry_run {
         print(&dry_run(&experiment, &command))?;
@@ -36,6 +38,7 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
             return Err(error.into());
         }
     };
+    let engine = traced(engine, traces);
     let stop = Stop::default();
     let watch = Watch::start(stop.clone()).map_err(Error::Signals)?;
     anstream::eprintln!("{}: {}", store.dir().display(), summary(&experiment));
@@ -73,8 +76,16 @@ fn runs(experiment: &Experiment) -> usize {
 }
 
 /// Options that say where a result goes or which part of it is made, and not what is asked; true: with a value.
-const NO_QUESTION: &[(&str, bool)] =
-    &[("--out", true), ("--event-log", true), ("--shard", true), ("--jobs", true), ("--dry-run", false)];
+const NO_QUESTION: &[(&str, bool)] = &[
+    ("--out", true),
+    ("--event-log", true),
+    ("--trace", true),
+    ("--trace-block", true),
+    ("--trace-max-events", true),
+    ("--shard", true),
+    ("--jobs", true),
+    ("--dry-run", false),
+];
 
 /// The command that runs this again: as given, with `chosen` options that were not given, without the place of the result.
 pub(super) fn command(arguments: &[String], chosen: &[(&str, String)]) -> String {
@@ -167,7 +178,7 @@ mod tests {
             command(&words, &[("--seed", "7".into())])
         };
         assert_eq!(
-            given(&["run", "--out", "x", "--vms", "2", "--out=y", "--event-log", "z"]),
+            given(&["run", "--out", "x", "--vms", "2", "--out=y", "--event-log", "z", "--trace=t.txt"]),
             "vmmlab run --vms 2 --seed 7"
         );
         assert_eq!(given(&["run", "--seed=9", "--cgroup", "a b'c"]), r"vmmlab run --seed=9 --cgroup 'a b'\''c'");

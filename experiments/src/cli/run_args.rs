@@ -6,6 +6,7 @@ use clap::{Args, CommandFactory, Parser, ValueEnum};
 use plan::{CpuList, Flush, HostPolicy, Inject, Lock, RunPlan, Sched, Spin, Workload, WorkloadParams};
 
 use super::sim_args::SimulatorArgs;
+use super::trace::TraceOptions;
 use crate::exit::Error;
 use crate::experiment::{Experiment, Metrics};
 use crate::row::{Overrides, Row};
@@ -208,6 +209,9 @@ pub struct RunArgs {
     /// Write every event of the simulated runs to this file, a line each; needs --engine sim
     #[arg(long, value_name = "FILE", help_heading = "Output", hide_short_help = true)]
     pub event_log: Option<PathBuf>,
+    /// Traces
+    #[command(flatten)]
+    pub trace: TraceOptions,
     /// Print the runs and the time that they will take, and stop
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,

@@ -12,10 +12,13 @@
 //!   order of the log is the order of the operations. It costs parallelism, so it is for tests.
 
 use hostsched::topology::CpuId;
-use hostsched::{Effects, GroupId, Host, Ipi, Nanos, Rq, RunQueues, TaskId, TaskSpec, Violation, Waker};
+use hostsched::{
+    Effects, GroupId, Host, Ipi, Nanos, NoTrace, Rq, RunQueues, TaskId, TaskSpec, Trace, Violation, Waker,
+};
 
 use crate::kick::monotonic_ns;
 use crate::sync::{Mutex, lock};
+use crate::tap;
 
 /// Something that happened to the scheduler.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,8 +67,9 @@ pub(super) fn perform<Q: RunQueues>(
     now: Nanos,
     input: &Input,
     fx: &mut Effects,
+    trace: impl Trace,
 ) -> Output {
-    let mut sched = host.at(now, queues, fx);
+    let mut sched = host.traced(now, queues, fx, trace);
     match input {
         Input::TaskAdd(spec) => Output::Added(sched.task_add(spec).ok()),
         Input::Steal(cpu, ns) => {
@@ -166,16 +170,27 @@ impl Core {
     pub(super) fn ask(&self, input: Input, fx: &mut Effects) -> (Output, u64) {
         let Some(log) = &self.log else {
             let now = monotonic_ns();
-            return (perform(&self.host, &mut Locked(&self.queues), Nanos(now), &input, fx), now);
+            return (self.perform(Nanos(now), &input, fx), now);
         };
         let mut log = lock(log);
         let now = Nanos(monotonic_ns());
         let mut own = Effects::default();
-        let output = perform(&self.host, &mut Locked(&self.queues), now, &input, &mut own);
+        let output = self.perform(now, &input, &mut own);
         fx.resched.extend_from_slice(&own.resched);
         fx.ipis.extend_from_slice(&own.ipis);
         log.push(Step { now, input, output, resched: own.resched, ipis: own.ipis });
         (output, now.0)
+    }
+
+    fn perform(&self, now: Nanos, input: &Input, fx: &mut Effects) -> Output {
+        let queues = &mut Locked(&self.queues);
+        if !tap::is_on() {
+            return perform(&self.host, queues, now, input, fx, NoTrace);
+        }
+        if let Input::Block(cpu) | Input::Exit(cpu) = input {
+            tap::leaves(self.host.current(*cpu), matches!(input, Input::Exit(_)));
+        }
+        perform(&self.host, queues, now, input, fx, tap::Tap)
     }
 
     /// True if the CPU has to `schedule`.

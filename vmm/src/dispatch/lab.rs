@@ -4,6 +4,7 @@ use std::io;
 
 use hostsched::topology::CpuId;
 use hostsched::{Effects, Ipi, TaskId, Violation, Waker};
+use trace::What;
 
 use super::core::{Core, Input, Output};
 use super::corun::{Change, Corun};
@@ -15,6 +16,7 @@ use super::token::{Holder, pending};
 use crate::kick::{Bound, KickCell, Reason, monotonic_ns};
 use crate::sched::{PreemptNotifier, VcpuIndex, VcpuSched, VcpuThread};
 use crate::sync::{Arc, AtomicBool, AtomicU32, OnceLock, Ordering};
+use crate::tap;
 
 /// The lab's scheduler; see [`dispatch`](crate::dispatch).
 #[derive(Debug)]
@@ -136,12 +138,16 @@ impl Lab {
         let mut idle: Vec<Slot> = Vec::new();
         loop {
             for (cpu, ipi) in fx.ipis.drain(..) {
+                tap::sends(cpu, ipi);
                 self.cpus[cpu.index()].put(ipi);
                 if self.post(cpu.0, pending::IPI, Reason::SchedIpi, own) {
                     idle.push(cpu.0);
                 }
             }
             for cpu in fx.resched.drain(..) {
+                if own != Some(cpu.0) {
+                    tap::record(What::Resched { to: cpu });
+                }
                 if self.post(cpu.0, pending::RESCHED, Reason::Resched, own) {
                     idle.push(cpu.0);
                 }
@@ -176,7 +182,9 @@ impl Lab {
     fn act_for(&self, slot: Slot, fx: &mut Effects) -> bool {
         let pcpu = &self.cpus[slot as usize];
         let cpu = CpuId(slot);
-        pcpu.token.take_work();
+        if pcpu.token.take_work() & (pending::RESCHED | pending::IPI) != 0 {
+            tap::record_on(slot, What::HostIrq { all: true });
+        }
         while let Some(ipi) = pcpu.take_mail() {
             self.receive(pcpu, ipi, fx);
         }
@@ -289,6 +297,7 @@ impl VcpuSched for Lab {
         // A waker that is no vCPU stands for an interrupt, which comes where the target last ran.
         let task = TaskId(target.0);
         let cpu = own.map(CpuId).or_else(|| self.core.host().task_cpu(task)).unwrap_or_default();
+        tap::record(What::Waking { task, target: self.core.host().task_cpu(task).unwrap_or(cpu) });
         let (output, _) = self.core.ask(Input::Wake(task, Waker::on(cpu)), &mut fx);
         gate.awake();
         self.publish(&mut fx, own);

@@ -3,7 +3,7 @@
 //! The replay makes the same scheduler anew and gives it the recorded inputs at the recorded times. If every pick and
 //! every effect comes out the same, then nothing but `hostsched` decided in the live run.
 
-use hostsched::{Effects, Host, Rq};
+use hostsched::{Effects, Host, NoTrace, Rq};
 
 use super::core::{Input, Output, Step, perform};
 use super::lab::Lab;
@@ -68,7 +68,7 @@ fn replay(host: &Host, mut queues: Vec<Rq>, log: &[Step]) -> Result<(), ReplayEr
     let mut fx = Effects::default();
     for (number, live) in log.iter().enumerate() {
         fx.clear();
-        let output = perform(host, &mut queues, live.now, &live.input, &mut fx);
+        let output = perform(host, &mut queues, live.now, &live.input, &mut fx, NoTrace);
         let (resched, ipis) = (fx.resched.clone(), fx.ipis.clone());
         let replayed = Step { now: live.now, input: live.input.clone(), output, resched, ipis };
         if replayed != *live {

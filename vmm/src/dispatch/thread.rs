@@ -13,6 +13,7 @@ use std::io;
 use hostsched::Effects;
 use hostsched::topology::CpuId;
 use rustix::time::{ClockId, clock_gettime};
+use trace::What;
 
 use super::core::{Input, Output};
 use super::corun::Change;
@@ -23,6 +24,7 @@ use super::token::pending;
 use crate::kick::monotonic_ns;
 use crate::sched::{Permit, SchedOut, VcpuIndex, VcpuThread};
 use crate::sync::park;
+use crate::tap;
 use crate::tick::TickTimer;
 
 /// The thread's half of the contract; lives on its stack.
@@ -85,6 +87,7 @@ impl<'a> LabThread<'a> {
         };
         let now = monotonic_ns();
         self.slot = Some(slot);
+        tap::acts_as(Some(slot));
         // Nobody is charged for the way from one thread to the other.
         let hand_over_ns = now.saturating_sub(granted_at_ns);
         lab.core.ask(Input::Steal(CpuId(slot), hostsched::Nanos(hand_over_ns)), &mut self.fx);
@@ -134,6 +137,9 @@ impl<'a> LabThread<'a> {
         let lab = self.lab;
         let pcpu = self.pcpu(slot);
         let work = pcpu.token.take_work();
+        if work & (pending::RESCHED | pending::IPI) != 0 {
+            tap::record(What::HostIrq { all: true });
+        }
         self.charge(slot);
         if now_ns >= pcpu.next_tick_ns() {
             pcpu.count(|stats| stats.ticks += 1);
@@ -225,6 +231,7 @@ impl VcpuThread for LabThread<'_> {
         let Some(slot) = self.slot else { return };
         self.charge(slot);
         let (output, now) = self.lab.core.ask(Input::Spin(CpuId(slot)), &mut self.fx);
+        tap::record_at(now, What::Spin { task: tap::task(self.me), yielded: matches!(output, Output::Next(_)) });
         self.lab.publish(&mut self.fx, Some(slot));
         if let Output::Next(next) = output {
             self.go_on_with(slot, next.map(seat_of), now);

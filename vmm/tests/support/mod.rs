@@ -46,6 +46,7 @@ pub(crate) fn plan(mode: Mode, vms: u32, sched: Sched) -> RunPlan {
 }
 
 /// Runs with options, and with a limit on how long it may take: nothing may hang.
+#[allow(dead_code, reason = "each file of tests takes what it needs")]
 pub(crate) fn run(plan: &RunPlan, options: Options) -> RunRecord {
     let control = Control::default();
     let (plan, stop) = (plan.clone(), control.clone());
