@@ -35,6 +35,8 @@ named! {
     Lock, "lock" {
         /// Ticket locks: first come first served, spin until it is one's turn.
         Ticket = "ticket",
+        /// Test-and-set: whoever looks first when it is free; a waiter without a CPU holds up nobody.
+        Unfair = "unfair",
         /// Paravirt ticket locks: spin a budget, halt; who unlocks kicks the next in line.
         Pv = "pv",
     }

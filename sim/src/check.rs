@@ -7,11 +7,13 @@
 //! | `queued` | a vCPU that wants a CPU waits on a queue or on a wake list whose interrupt is under way; a halted one does not |
 //! | `no-lost-wake` | a halted vCPU has nothing pending, nothing to run, no flush that is over and no lock that is its own |
 //! | `halt-ends` | a halt in a flush does not outlast the guest's tick |
-//! | `spinlock` | one owner, who knows it; all in line wait for that lock, in the order of their tickets |
+//! | `spinlock` | one owner, who knows it; all in line wait for that lock, in the order of their tickets; one that is free
+//! has nobody who spins for it |
 //! | `work` | nothing that a workload hands from thread to thread is lost or there twice |
 //! | `time` | each CPU has run, idled or lost every nanosecond since the start |
 //! | `unfinished` | once the measured time is over, every thread comes to its end: asked for by [`unfinished`] only |
 use hostsched::{CpuId, Ipi, Nanos};
+use plan::Lock;
 
 use crate::ids::VcpuId;
 use crate::vcpu::{Phase, Place};
@@ -126,8 +128,10 @@ fn lines(world: &World, vm: usize) -> Option<String> {
         let phase = |u: &VcpuId| matches!(world.vcpus[u.i()].phase, Phase::LockSpin | Phase::LockHalt);
         let strayed = lock.line.iter().find(|(u, _)| !waits(u) || !phase(u));
         let tickets = std::iter::once(lock.serving).chain(lock.line.iter().map(|(_, ticket)| *ticket));
-        let unordered = !tickets.is_sorted_by(|a, b| a < b);
-        (strayed.is_some() || unordered || lock.owner.is_none() && !lock.line.is_empty()).then(|| {
+        let unordered = world.lock != Lock::Unfair && !tickets.is_sorted_by(|a, b| a < b);
+        let passed_by = |u: &VcpuId| world.lock != Lock::Unfair || matches!(world.vcpus[u.i()].place, Place::Guest(_));
+        let forgotten = lock.owner.is_none() && lock.line.iter().any(|(u, _)| passed_by(u));
+        (strayed.is_some() || unordered || forgotten).then(|| {
             let line: Vec<_> = lock.line.iter().map(|(u, ticket)| (u.0 - first, ticket)).collect();
             format!("spinlock: lock {i} of VM {vm}, owner {:?}, has the line {line:?}", lock.owner)
         })

@@ -132,6 +132,14 @@ fn who_halts_for_a_lock_leaves_its_cpu_to_the_holder() {
 }
 
 #[test]
+fn an_unfair_lock_waits_for_its_holder_only() {
+    let with = |lock| run(&RunPlan { lock, warmup_ns: 200 * MS, ..small(Workload::Spinlock, Mode::Base, 4) });
+    let [ticket, unfair] = [Lock::Ticket, Lock::Unfair].map(with);
+    assert!(unfair.records_per_s > 5.0 * ticket.records_per_s, "{} {}", unfair.records_per_s, ticket.records_per_s);
+    assert!(unfair.counters["lock_holder_preemptions"] > 0 && unfair.counters["lock_halts"] == 0);
+}
+
+#[test]
 fn pause_loop_exits_see_a_spinlock() {
     let ple = crate::Machine::from_toml(include_str!("../../experiments/machines/ple.toml")).unwrap();
     let hints = |mode| {

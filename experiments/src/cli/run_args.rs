@@ -88,7 +88,7 @@ pub struct RunArgs {
         value_parser = yes_no, help_heading = "Axes (change every mode of the list)"
     )]
     pub pin: Option<bool>,
-    /// Guest spinlocks, in workloads that take them: ticket, pv
+    /// Guest spinlocks, in workloads that take them: ticket, unfair, pv
     #[arg(
         long,
         value_name = "LOCK",

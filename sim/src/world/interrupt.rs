@@ -46,8 +46,10 @@ impl World {
         if self.late_tick(v) && self.slice_over(v) {
             self.rotate(v);
         }
-        if self.vcpus[v.i()].phase == Phase::FlushSpin {
-            self.scan_flush(v);
+        match self.vcpus[v.i()].phase {
+            Phase::FlushSpin => self.scan_flush(v),
+            Phase::LockSpin => self.look_at_lock(v),
+            _ => {}
         }
         self.set_end(cpu, v);
     }

@@ -1,8 +1,9 @@
-//! Spinlocks of the guest: ticket locks, and paravirt ticket locks.
+//! Spinlocks of the guest: ticket locks, unfair ones, and paravirt ticket locks.
 //!
 //! ```text
 //!   ticket    owner ◄─ first in line ◄─ second ◄─ ...      each spins until it is its turn: first come, first served
-//!   pv        the same line; who has spun its budget halts, and who lets go kicks the first in line if that one halts
+//!   unfair    whoever looks first when it is free: one that spins on a CPU, else who next runs or asks
+//!   pv        the same as ticket line; who has spun its budget halts, and who lets go kicks the first in line if that one halts
 //! ```
 //! Glossary. *Holder preemption*: the host takes the CPU of a vCPU that holds a lock; nobody gets it before that vCPU runs
 //! again. *Waiter preemption*: the same of one that stands in line; who stands behind it waits for it too, which is what
@@ -14,7 +15,7 @@
 //! for a flush (pause-loop exits). The paravirt form is that of "Paravirtualized ticket spinlocks" (LKML 2012,
 //! `kvm_lock_spinning`, `kvm_unlock_kick`).
 //!
-//! Properties: one owner at a time; tickets are served in order; a kick is never lost, because who is about to halt looks
+//! Properties: one owner at a time; tickets are served in order, but for unfair locks; a kick is never lost, because who is about to halt looks
 //! once more, and what is granted stays granted.
 use std::collections::VecDeque;
 
@@ -40,7 +41,7 @@ impl LockId {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SpinLock {
     pub(crate) owner: Option<VcpuId>,
-    /// The line behind the owner, with tickets.
+    /// The line behind the owner, with tickets; unordered in effect if the lock is unfair.
     pub(crate) line: VecDeque<(VcpuId, u64)>,
     /// Tickets handed out.
     pub(crate) tickets: u64,
@@ -93,18 +94,39 @@ impl World {
         let vm = self.vcpus[v.i()].vm;
         let spinlock = &mut self.vms[vm].locks[lock.i()];
         assert!(spinlock.owner == Some(v), "vCPU {v:?} lets go of a spinlock of {:?}", spinlock.owner);
-        let next = spinlock.line.pop_front();
-        spinlock.owner = next.map(|(u, _)| u);
-        if let Some((_, ticket)) = next {
-            assert!(ticket > spinlock.serving, "ticket {ticket} is served after {}", spinlock.serving);
-            spinlock.serving = ticket;
-        }
+        spinlock.owner = None;
         self.vcpus[v.i()].locking.held -= 1;
-        if let Some((u, _)) = next {
+        let spins = |u: VcpuId| matches!(self.vcpus[u.i()].place, Place::Guest(_));
+        let line = &self.vms[vm].locks[lock.i()].line;
+        let next = if self.lock == Lock::Unfair { line.iter().find(|(u, _)| spins(*u)) } else { line.front() };
+        if let Some(u) = next.map(|(u, _)| *u) {
+            self.own(vm, lock, u);
             self.lock_granted(cpu, v, u);
         }
         if self.vcpus[v.i()].locking.held == 0 && std::mem::take(&mut self.vcpus[v.i()].locking.irqs_saved) {
             self.irqs_restored(v);
+        }
+    }
+
+    /// The lock, free until now, is that of `u`, who stands in its line.
+    fn own(&mut self, vm: usize, lock: LockId, u: VcpuId) {
+        let fair = self.lock != Lock::Unfair;
+        let spinlock = &mut self.vms[vm].locks[lock.i()];
+        assert!(spinlock.owner.is_none(), "a spinlock of {:?} is given to {u:?}", spinlock.owner);
+        let place = spinlock.line.iter().position(|(waiter, _)| *waiter == u);
+        if let Some((_, ticket)) = place.and_then(|place| spinlock.line.remove(place)) {
+            assert!(!fair || ticket > spinlock.serving, "ticket {ticket} is served after {}", spinlock.serving);
+            spinlock.serving = ticket;
+            spinlock.owner = Some(u);
+        }
+    }
+
+    /// A waiter has a CPU again: an unfair lock that is free is taken by who looks.
+    pub(super) fn look_at_lock(&mut self, u: VcpuId) {
+        let vcpu = &self.vcpus[u.i()];
+        let (vm, awaited) = (vcpu.vm, vcpu.locking.awaited);
+        if let Some(lock) = awaited.filter(|lock| self.vms[vm].locks[lock.i()].owner.is_none()) {
+            self.own(vm, lock, u);
         }
     }
 
