@@ -9,6 +9,7 @@ mod limits;
 mod list;
 mod merge;
 mod progress;
+mod report;
 mod reproduce;
 mod run;
 mod run_args;
@@ -28,6 +29,7 @@ pub use doctor::DoctorArgs;
 pub use export::{ExportArgs, HlogArgs};
 pub use gang::GangArgs;
 pub use merge::MergeArgs;
+pub use report::ReportArgs;
 pub use reproduce::{PageFormat, Published, ReproduceArgs};
 pub use run_args::{EngineChoice, Format, RUN_EXAMPLES, RunArgs};
 pub use shell::{CompletionsArgs, ManArgs};
@@ -83,6 +85,8 @@ pub enum Command {
     Trace(TraceArgs),
     /// Write a result in the format of another tool
     Export(ExportArgs),
+    /// Make a page to read from a result: verdict, charts, limits, how to reproduce
+    Report(ReportArgs),
     /// List modes, workloads, machines, topologies and the columns of the table
     List,
     /// Print the completions of a shell
@@ -113,6 +117,7 @@ pub fn execute(cli: &Cli, arguments: &[String]) -> Result<Exit, Error> {
         Command::Swarm(args) => swarm::swarm(args),
         Command::Trace(args) => trace::trace(args),
         Command::Export(args) => export::export(args),
+        Command::Report(args) => report::report(args),
         Command::List => list::list(),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),

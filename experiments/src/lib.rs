@@ -21,6 +21,7 @@ pub mod format;
 pub mod host;
 pub mod interrupt;
 pub mod recording;
+pub mod report;
 pub mod reproduce;
 pub mod result;
 pub mod row;

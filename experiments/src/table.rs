@@ -5,7 +5,7 @@
 
 pub(crate) mod figure;
 pub(crate) mod grid;
-mod notes;
+pub(crate) mod notes;
 mod why;
 
 use std::fmt::Write;
@@ -65,36 +65,34 @@ fn failures(page: &mut String, result: &ResultFile) {
 }
 
 fn header(page: &mut String, result: &ResultFile) {
-    let Some(plan) = result.experiment.plans.first() else { return };
+    for (key, text) in asked(result) {
+        line(page, key, &text);
+    }
+    page.push('\n');
+}
+
+/// What was asked: keywords and what stands behind them. Empty for an experiment without plans.
+pub(crate) fn asked(result: &ResultFile) -> Vec<(&'static str, String)> {
+    let Some(plan) = result.experiment.plans.first() else { return Vec::new() };
     let mixed = result.experiment.plans.iter().any(|other| other.sched != plan.sched);
     let sched = if mixed { "lab and host" } else { plan.sched.name() };
     let kvm = result.host.kvm.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
-    line(
-        page,
-        "run",
-        &format!(
-            "{} x {} on CPUs {}, {}, {}{kvm}, {sched} scheduler",
-            plural(plan.vms, "VM"),
-            plural(plan.vcpus, "vCPU"),
-            plan.pcpus,
-            plan.workload,
-            result.engine
-        ),
+    let run = format!(
+        "{} x {} on CPUs {}, {}, {}{kvm}, {sched} scheduler",
+        plural(plan.vms, "VM"),
+        plural(plan.vcpus, "vCPU"),
+        plan.pcpus,
+        plan.workload,
+        result.engine
     );
-    line(page, "record", &record(plan));
-    line(page, "sysctls", &sysctls(plan, result));
-    line(
-        page,
-        "blocks",
-        &format!(
-            "{}; each boots every mode once and measures {} after {} of warm-up; seed {}",
-            result.experiment.blocks,
-            figure::setting(plan.duration_ns),
-            figure::setting(plan.warmup_ns),
-            result.seed
-        ),
+    let blocks = format!(
+        "{}; each boots every mode once and measures {} after {} of warm-up; seed {}",
+        result.experiment.blocks,
+        figure::setting(plan.duration_ns),
+        figure::setting(plan.warmup_ns),
+        result.seed
     );
-    page.push('\n');
+    vec![("run", run), ("record", record(plan)), ("sysctls", sysctls(plan, result)), ("blocks", blocks)]
 }
 
 fn plural(n: u32, one: &str) -> String {

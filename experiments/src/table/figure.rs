@@ -53,7 +53,7 @@ fn three_digits(value: f64) -> String {
 }
 
 /// `-1234567` as `-1,234,567`.
-fn grouped(integer: &str) -> String {
+pub(crate) fn grouped(integer: &str) -> String {
     let digits_at = integer.find(|c: char| c.is_ascii_digit()).unwrap_or(0);
     let (sign, digits) = integer.split_at(digits_at);
     let mut text = sign.to_owned();

@@ -8,30 +8,33 @@ use super::{figure, line};
 use crate::result::ResultFile;
 
 pub(super) fn notes(page: &mut String, result: &ResultFile) {
+    let remarks = remarks(result);
+    if !remarks.is_empty() {
+        page.push('\n');
+    }
+    for (key, text) in remarks {
+        line(page, key, &text);
+    }
+}
+
+/// The same as keywords and sentences; empty for a result without runs.
+pub(crate) fn remarks(result: &ResultFile) -> Vec<(&'static str, String)> {
     if result.runs.is_empty() {
-        return;
+        return Vec::new();
     }
-    page.push('\n');
     let sum = |count: fn(&RunRecord) -> u64| result.runs.iter().map(count).fold(0, u64::saturating_add);
-    line(
-        page,
-        "stale",
-        &format!(
-            "{} reads through the TLB, {} through the soft TLB, in {} runs",
-            sum(|run| run.stale_reads),
-            sum(|run| run.soft_stale_reads),
-            result.runs.len()
-        ),
+    let stale = format!(
+        "{} reads through the TLB, {} through the soft TLB, in {} runs",
+        sum(|run| run.stale_reads),
+        sum(|run| run.soft_stale_reads),
+        result.runs.len()
     );
-    if let Some(text) = start(result) {
-        line(page, "start", &text);
-    }
-    if let Some(text) = foreign(result) {
-        line(page, "others", &text);
-    }
-    for (text, modes) in notices(result) {
-        line(page, "notice", &format!("{}: {text}", modes.join(", ")));
-    }
+    let mut remarks = vec![("stale", stale)];
+    remarks.extend(start(result).map(|text| ("start", text)));
+    remarks.extend(foreign(result).map(|text| ("others", text)));
+    remarks
+        .extend(notices(result).into_iter().map(|(text, modes)| ("notice", format!("{}: {text}", modes.join(", ")))));
+    remarks
 }
 
 /// How long the guests took to come up.
@@ -73,13 +76,14 @@ fn foreign(result: &ResultFile) -> Option<String> {
     ))
 }
 
-/// Each notice once, with the modes that gave it. Notices that differ in their numbers only are one: the first speaks
-/// for them.
+/// Each notice once, with the modes that gave it. Notices that differ only in words with digits (numbers, digests) are
+/// one: the first speaks for them.
 fn notices(result: &ResultFile) -> Vec<(&str, Vec<&str>)> {
     let mut found: BTreeMap<String, (&str, Vec<&str>)> = BTreeMap::new();
     for run in &result.runs {
         for notice in &run.notices {
-            let shape = notice.replace(|c: char| c.is_ascii_digit(), "");
+            let numberless = |word: &&str| !word.contains(|c: char| c.is_ascii_digit());
+            let shape = notice.split_whitespace().filter(numberless).collect::<Vec<_>>().join(" ");
             let (_, modes) = found.entry(shape).or_insert((notice, Vec::new()));
             if !modes.contains(&run.mode.as_str()) {
                 modes.push(&run.mode);

@@ -1,0 +1,432 @@
+//! From a result to the sections of its page.
+
+use std::collections::BTreeMap;
+
+use plan::RunStatus;
+use plan::metric::{Family, HISTOGRAMS, METRICS};
+
+use super::caveats;
+use super::chart::forest::{self, Effect, Kind};
+use super::chart::{ecdf, percentiles, profile};
+use super::comparison;
+use super::histograms::Latency;
+use super::page::{Block, Cell, Charts, Ids, Page, Section, Table};
+use super::source::Measured;
+use super::words;
+use crate::result::{ResultFile, RowSummary};
+use crate::table::{self, figure, notes};
+use stats::BLOCKS_MIN;
+
+/// Functions of a guest profile that have a bar of their own; the rest is one bar.
+const FUNCTIONS: usize = 7;
+
+/// The page of a measured result.
+pub(super) fn page(measured: &Measured, schedule: Section) -> Page {
+    let result = &measured.result;
+    let mut ids = Ids::default();
+    let asked = table::asked(result);
+    let lede = asked.iter().find(|(key, _)| *key == "run").map_or_else(|| "No plans.".into(), |(_, text)| text.clone());
+    Page {
+        title: title(result),
+        lede: format!("{lede}; begun {}.", result.started),
+        alarms: alarms(result),
+        sections: vec![
+            Section { id: "verdict", heading: "Verdict", blocks: verdict(result) },
+            Section { id: "forest", heading: "Changes and their intervals", blocks: forests(result, &mut ids) },
+            Section { id: "latency", heading: "Latency", blocks: latencies(measured, &mut ids) },
+            Section { id: "profile", heading: "Where the guests' time went", blocks: profiles(result, &mut ids) },
+            schedule,
+            Section { id: "limits", heading: "What this does not measure", blocks: limits(measured) },
+            Section { id: "host", heading: "Host and settings", blocks: host(measured) },
+            Section { id: "again", heading: "How to reproduce it", blocks: again(result) },
+        ],
+    }
+}
+
+fn title(result: &ResultFile) -> String {
+    let modes: Vec<&str> = result.experiment.plans.iter().map(|plan| plan.mode.as_str()).collect();
+    let workload = result.experiment.plans.first().map_or("", |plan| plan.workload.name());
+    format!("{workload}: {}", modes.join(", "))
+}
+
+fn alarms(result: &ResultFile) -> Vec<[String; 2]> {
+    let mut alarms = Vec::new();
+    for run in result.runs.iter().filter(|run| run.status == RunStatus::Failed) {
+        for failure in &run.failures {
+            let text = format!("{} block {}: {}: {}", run.mode, run.block, failure.check, failure.message);
+            alarms.push(["FAILED".into(), text]);
+        }
+    }
+    let planned = result.experiment.plans.len() as u64 * u64::from(result.experiment.blocks);
+    let whole = result.runs.iter().filter(|run| run.status != RunStatus::Partial).count() as u64;
+    if whole < planned {
+        let text = format!("Stopped before its end: {whole} of {planned} runs are whole and are shown.");
+        alarms.push(["PARTIAL".into(), text]);
+    }
+    alarms
+}
+
+fn forests(result: &ResultFile, ids: &mut Ids) -> Vec<Block> {
+    let effect = |(series, row): (usize, &RowSummary)| {
+        let change = row.change.as_ref()?;
+        let log = |percent: f64| (percent / 100.0).ln_1p();
+        Some(Effect {
+            label: row.mode.clone(),
+            series,
+            centre: log(change.percent),
+            interval: change.interval_percent.map(|ends| ends.map(log)),
+            margin: 0.0,
+            text: format!("{} %", figure::signed(change.percent)),
+        })
+    };
+    let effects: Vec<Effect> = result.summary.iter().enumerate().filter_map(effect).collect();
+    match forest::draw(&ids.next(), "Change of records per second", Kind::Ratio, &effects) {
+        Some(drawing) => {
+            let caption = "Square: the change against the reference. Line: its interval of at least 95 %; a hollow square has \
+                           none, and is a figure and not a finding.";
+            vec![Charts::narrow(caption, vec![drawing])]
+        }
+        None => vec![Block::Text(comparison::NOTHING.into())],
+    }
+}
+
+fn verdict(result: &ResultFile) -> Vec<Block> {
+    let reference = result.experiment.reference().unwrap_or_default();
+    let row = |row: &RowSummary| {
+        let change = match &row.change {
+            Some(change) => format!("{} %", figure::signed(change.percent)),
+            None if row.mode == reference => "reference".into(),
+            None => figure::MISSING.into(),
+        };
+        let interval = row.change.as_ref().and_then(|change| change.interval_percent);
+        vec![
+            Cell::words(&row.mode),
+            Cell::maybe(row.records_per_s.map(figure::rate)),
+            Cell::figure(change),
+            Cell::maybe(interval.map(|[low, high]| format!("[{}, {}] %", figure::signed(low), figure::signed(high)))),
+            Cell::figure(row.blocks.to_string()),
+        ]
+    };
+    let records = result.experiment.plans.first().map_or("records", |plan| plan.workload.about().records);
+    let rate = format!("{records}/s");
+    let head = [rate.as_str(), "change", "interval", "blocks"].map(Cell::figure);
+    let mut blocks = vec![Block::Table(Table {
+        caption: format!(
+            "{} per second, all VMs together: median over the blocks, and the paired change",
+            capital(records)
+        ),
+        head: [Cell::words("mode")].into_iter().chain(head).collect(),
+        rows: result.summary.iter().map(row).collect(),
+    })];
+    let changes = || result.summary.iter().filter_map(|row| row.change.as_ref());
+    match changes().map(|change| change.blocks).min() {
+        None => blocks.push(Block::Text(comparison::NOTHING.into())),
+        Some(blocks_min) if blocks_min < BLOCKS_MIN => blocks.push(Block::Text(format!(
+            "no verdict is possible: it takes {BLOCKS_MIN} good blocks a side and there {}, so a change is a figure, not a finding",
+            if blocks_min == 1 { "is 1".into() } else { format!("are {blocks_min}") }
+        ))),
+        Some(_) => {}
+    }
+    blocks.extend(medians(result));
+    blocks
+}
+
+/// Every metric of the bands COST and WHY as a row, every mode as a column.
+fn medians(result: &ResultFile) -> Option<Block> {
+    let modes = modes(result);
+    let mut rows = Vec::new();
+    for metric in METRICS.iter().filter(|metric| metric.family != Family::Primary) {
+        let median = |mode: &&str| {
+            let values: Vec<f64> = result.good_runs(mode).filter_map(|run| metric.value(run)).collect();
+            stats::median(&values)
+        };
+        let values: Vec<Option<f64>> = modes.iter().map(median).collect();
+        if values.iter().any(|value| value.is_some_and(|value| value != 0.0)) {
+            let head = [Cell::words(&*metric.title), Cell::words(metric.family.name())];
+            rows.push(
+                head.into_iter().chain(values.iter().map(|v| Cell::figure(words::value(&metric.unit, *v)))).collect(),
+            );
+        }
+    }
+    let head = ["metric", "band"].map(Cell::words);
+    (!rows.is_empty()).then(|| {
+        Block::Table(Table {
+            caption: "What a mode costs and why it is as fast as it is: medians over its blocks (vmmlab list explains the metrics)"
+                .into(),
+            head: head.into_iter().chain(modes.iter().map(|mode| Cell::figure(*mode))).collect(),
+            rows,
+        })
+    })
+}
+
+/// The modes in their order, each once.
+fn modes(result: &ResultFile) -> Vec<&str> {
+    result.summary.iter().map(|row| row.mode.as_str()).collect()
+}
+
+fn latencies(measured: &Measured, ids: &mut Ids) -> Vec<Block> {
+    let modes = modes(&measured.result);
+    let mut blocks: Vec<Block> = measured.gaps.iter().map(|gap| Block::Text(gap.clone())).collect();
+    let known = HISTOGRAMS.iter().map(|m| m.id);
+    let found = &measured.latencies.by_name;
+    let others = found.keys().map(String::as_str).filter(|name| known.clone().all(|id| id != *name));
+    for name in known.clone().chain(others) {
+        let Some(by_mode) = found.get(name) else { continue };
+        let present: Vec<(usize, &str, &Latency)> =
+            modes.iter().enumerate().filter_map(|(at, mode)| Some((at, *mode, by_mode.get(*mode)?))).collect();
+        let title = name.replace('_', " ").replace("ipi ", "IPI ").replace("runqueue", "run-queue");
+        let text = HISTOGRAMS.iter().find(|m| m.id == name).map_or("", |m| m.text.trim());
+        blocks.push(Block::Heading(capital(&title)));
+        if !text.is_empty() {
+            blocks.push(Block::Text(text.into()));
+        }
+        let drawings = [
+            percentiles::draw(&ids.next(), &format!("{title}: percentiles"), &present),
+            ecdf::draw(&ids.next(), &format!("{title}: share of waits up to a time"), &present),
+        ];
+        let caption = "Left or above: time by percentile, the axis stretched towards 100 % so that rare long waits can be seen. \
+                       Right or below: which share took at most so long.";
+        blocks.push(Charts::narrow(caption, drawings.into_iter().flatten().collect()));
+        let absent: Vec<&str> = modes.iter().copied().filter(|mode| !by_mode.contains_key(*mode)).collect();
+        if !absent.is_empty() {
+            blocks.push(Block::Text(format!("No such wait was recorded under {}.", absent.join(", "))));
+        }
+        blocks.push(percentile_table(&title, &present));
+    }
+    if found.is_empty() {
+        blocks.push(Block::Text("There is no whole histogram to draw a latency from.".into()));
+    }
+    blocks
+}
+
+fn percentile_table(title: &str, modes: &[(usize, &str, &Latency)]) -> Block {
+    let row = |(_, mode, latency): &(usize, &str, &Latency)| {
+        let time = |ns: u64| Cell::figure(figure::time(super::chart::float(ns)));
+        let shares = [0.5, 0.9, 0.99, 0.999].map(|share| time(latency.at(share)));
+        let count = Cell::figure(figure::grouped(&latency.count().to_string()));
+        [Cell::words(*mode)].into_iter().chain(shares).chain([time(latency.max_ns()), count]).collect()
+    };
+    let head = ["p50", "p90", "p99", "p99.9", "longest", "count"].map(Cell::figure);
+    Block::Table(Table {
+        caption: format!("{}, all good blocks of a mode together", capital(title)),
+        head: [Cell::words("mode")].into_iter().chain(head).collect(),
+        rows: modes.iter().map(row).collect(),
+    })
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Mean share of each guest function over the good runs of a mode.
+fn shares(result: &ResultFile, mode: &str) -> BTreeMap<String, f64> {
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    let mut runs = 0_u32;
+    for run in result.good_runs(mode).filter(|run| !run.guest_profile.is_empty()) {
+        runs += 1;
+        for (function, share) in &run.guest_profile {
+            *sums.entry(function.clone()).or_default() += share;
+        }
+    }
+    sums.values_mut().for_each(|sum| *sum /= f64::from(runs));
+    sums
+}
+
+fn profiles(result: &ResultFile, ids: &mut Ids) -> Vec<Block> {
+    let by_mode: Vec<(usize, &str, BTreeMap<String, f64>)> =
+        modes(result).into_iter().enumerate().map(|(at, mode)| (at, mode, shares(result, mode))).collect();
+    let mut largest: BTreeMap<&str, f64> = BTreeMap::new();
+    for (function, share) in by_mode.iter().flat_map(|(_, _, shares)| shares) {
+        let most = largest.entry(function).or_default();
+        *most = most.max(*share);
+    }
+    let mut order: Vec<(&str, f64)> = largest.into_iter().filter(|(_, share)| *share > 0.0).collect();
+    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+    if order.is_empty() {
+        return vec![Block::Text("No guest profile was recorded.".into())];
+    }
+    let shown: Vec<&str> = order.iter().take(FUNCTIONS).map(|(function, _)| *function).collect();
+    let bars = |shares: &BTreeMap<String, f64>| {
+        let of = |function: &&str| ((*function).to_owned(), shares.get(*function).copied().unwrap_or_default());
+        let mut bars: Vec<(String, f64)> = shown.iter().map(of).collect();
+        if order.len() > FUNCTIONS {
+            let rest = shares.iter().filter(|(function, _)| !shown.contains(&function.as_str())).map(|(_, s)| s).sum();
+            bars.push(("all others".into(), rest));
+        }
+        bars
+    };
+    let sampled = by_mode.iter().filter(|(_, _, shares)| !shares.is_empty());
+    let drawings = sampled.clone().map(|(at, mode, shares)| {
+        profile::draw(&ids.next(), &format!("{mode}: guest profile"), *at, mode, &bars(shares))
+    });
+    let caption =
+        "Share of guest time by guest function, mean over the good blocks. flush_wait... is the wait of an initiator.";
+    let mut blocks = vec![Charts::narrow(caption, drawings.collect())];
+    let absent: Vec<&str> =
+        by_mode.iter().filter(|(_, _, shares)| shares.is_empty()).map(|(_, mode, _)| *mode).collect();
+    if !absent.is_empty() {
+        blocks.push(Block::Text(format!("No profile was recorded under {}.", absent.join(", "))));
+    }
+    let row = |(_, mode, shares): &(usize, &str, BTreeMap<String, f64>)| {
+        let cells = bars(shares).into_iter().map(|(_, share)| Cell::figure(figure::share(share)));
+        [Cell::words(*mode)].into_iter().chain(cells).collect()
+    };
+    let head = bars(&BTreeMap::new()).into_iter().map(|(function, _)| Cell::figure(function));
+    blocks.push(Block::Table(Table {
+        caption: "The same in figures".into(),
+        head: [Cell::words("mode")].into_iter().chain(head).collect(),
+        rows: sampled.map(row).collect(),
+    }));
+    blocks
+}
+
+fn limits(measured: &Measured) -> Vec<Block> {
+    let result = &measured.result;
+    let mut blocks = vec![Block::Notes(caveats::sentences(result))];
+    let remarks = notes::remarks(result);
+    if !remarks.is_empty() {
+        blocks.push(Block::Heading("What the runs say about themselves".into()));
+        blocks.push(Block::Facts(remarks.into_iter().map(|(key, text)| [key.to_owned(), text]).collect()));
+    }
+    blocks
+}
+
+fn host(measured: &Measured) -> Vec<Block> {
+    let result = &measured.result;
+    let host = &result.host;
+    let mut facts: Vec<[String; 2]> =
+        table::asked(result).into_iter().map(|(key, text)| [key.to_owned(), text]).collect();
+    for (name, value) in [
+        ("processor", &host.cpu),
+        ("microcode", &host.microcode),
+        ("CPUs online", &host.cpus_online),
+        ("kernel", &host.kernel),
+        ("KVM", &host.kvm),
+        ("topology", &host.topology),
+        ("guest image, SHA-256", &host.guest_digest),
+    ] {
+        facts.extend(value.as_ref().map(|value| [name.to_owned(), value.clone()]));
+    }
+    facts.extend(host.kvm_parameters.iter().map(|(name, value)| [name.clone(), value.clone()]));
+    facts.extend(result.versions.iter().map(|(name, version)| [format!("version of {name}"), version.clone()]));
+    facts.push(["experiment, SHA-256".into(), result.experiment_digest.clone()]);
+    facts.push(["this result, SHA-256".into(), measured.digest.clone()]);
+    let mut settings: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for (name, value) in result.runs.iter().flat_map(|run| &run.settings) {
+        let values = settings.entry(name).or_default();
+        if !values.contains(value) {
+            values.push(*value);
+        }
+    }
+    let mut blocks = vec![Block::Facts(facts)];
+    if !settings.is_empty() {
+        let show = |values: &[u64]| {
+            let values: Vec<String> = values.iter().map(|value| figure::grouped(&value.to_string())).collect();
+            values.join(" or ")
+        };
+        blocks.push(Block::Heading("Settings in force".into()));
+        blocks.push(Block::Text("As the engine reports them; names that end in _ns are nanoseconds.".into()));
+        blocks.push(Block::Compact(settings.iter().map(|(name, v)| [(*name).to_owned(), show(v)]).collect()));
+    }
+    blocks
+}
+
+fn again(result: &ResultFile) -> Vec<Block> {
+    let mut blocks = vec![Block::Command(result.command.clone())];
+    let same = if result.engine == "sim" {
+        "The simulator gives the same figures again, on every machine."
+    } else {
+        "On the same host the figures come out alike, within their intervals; the seed fixes the order of the runs and all that \
+         is drawn at random."
+    };
+    blocks.push(Block::Text(same.into()));
+    let fewest = result.summary.iter().map(|row| row.blocks).min().unwrap_or(0);
+    if fewest < BLOCKS_MIN {
+        blocks.push(Block::Text(format!("With --blocks {BLOCKS_MIN} or more there would be intervals.")));
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use plan::{Mode, RunRecord};
+    use proptest::prelude::*;
+
+    use super::super::histograms::Latencies;
+    use super::*;
+    use crate::experiment::tests::sample;
+    use crate::host::Fingerprint;
+
+    /// A result in which every text that a file can hold is `text`, or `text` with more behind it.
+    fn page_of(text: &str) -> String {
+        let mut experiment = sample(&[Mode::Base, Mode::Gang], 6);
+        experiment.plans[1].mode = format!("{text}1");
+        let mut latencies = Latencies::default();
+        let mut runs = Vec::new();
+        for block in 0..6 {
+            for (at, plan) in experiment.block(block).iter().enumerate() {
+                let mut run = RunRecord::empty(plan);
+                run.records_per_s = 10.0 + f64::from(block) + f64::from(u32::try_from(at).unwrap());
+                run.guest_profile.insert(text.into(), 0.5);
+                run.settings.insert(text.into(), 7);
+                run.notices.push(text.into());
+                let mut waits = hdrhistogram::Histogram::<u64>::new(3).unwrap();
+                waits.record_n(1000, 50).unwrap();
+                run.histograms.insert(text.into(), plan::HistogramSummary::of(&waits));
+                latencies.add(&run);
+                runs.push(run);
+            }
+        }
+        runs[0].status = RunStatus::Failed;
+        runs[0].failures.push(plan::Failure { check: text.into(), message: text.into() });
+        let mut result = ResultFile {
+            schema: text.into(),
+            status: RunStatus::Ok,
+            engine: text.into(),
+            seed: 1,
+            command: text.into(),
+            started: text.into(),
+            experiment_digest: text.into(),
+            experiment,
+            host: Fingerprint {
+                cpu: Some(text.into()),
+                kvm_parameters: BTreeMap::from([(text.into(), text.into())]),
+                ..Fingerprint::default()
+            },
+            versions: BTreeMap::from([(text.into(), text.into())]),
+            runs,
+            summary: Vec::new(),
+        };
+        result.summarize();
+        let schedule = Section { id: "schedule", heading: "s", blocks: Vec::new() };
+        let measured = Measured { result, digest: text.into(), latencies, gaps: vec![text.into()] };
+        super::super::page::html(&page(&measured, schedule)).unwrap()
+    }
+
+    /// Everything that could end a text and begin markup.
+    fn marks(page: &str) -> [usize; 4] {
+        ["<", ">", "\"", "</script"].map(|mark| page.matches(mark).count())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn no_text_of_a_file_leaves_its_place(text in any::<String>()) {
+            prop_assert_eq!(marks(&page_of(&text)), marks(&page_of("plain")));
+        }
+
+        #[test]
+        fn nor_does_one_made_of_markup(pieces in prop::collection::vec(prop::sample::select(vec![
+            "<", ">", "\"", "'", "&", "</title>", "</style>", "<script>", "-->", "{{", "{%", "</svg>", "]]>", "&lt;", " ", "\n", "x",
+        ]), 0..12)) {
+            prop_assert_eq!(marks(&page_of(&pieces.concat())), marks(&page_of("plain")));
+        }
+    }
+
+    #[test]
+    fn equal_results_are_equal_pages() {
+        assert_eq!(page_of("a"), page_of("a"));
+    }
+}
