@@ -162,37 +162,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use plan::{CpuList, Lock, Mode, Sched, Workload, WorkloadParams};
+    use plan::Mode;
 
     use super::*;
 
     /// A small experiment of the named modes.
     pub(crate) fn sample(modes: &[Mode], blocks: u32) -> Experiment {
-        let plan = |mode: &Mode| RunPlan {
-            mode: mode.to_string(),
-            axes: mode.axes(),
-            vms: 2,
-            vcpus: 8,
-            pcpus: CpuList::new(vec![0, 1]).unwrap(),
-            sched: Sched::Lab,
-            gang_cpus: 2,
-            hz: 1000,
-            sched_latency_ns: None,
-            sched_min_granularity_ns: None,
-            sched_wakeup_granularity_ns: None,
-            ple_window_cycles: 4096,
-            spin_budget: 1024,
-            duration_ns: 3_000_000_000,
-            warmup_ns: 500_000_000,
-            workload: Workload::Ebizzy,
-            params: WorkloadParams::default(),
-            lock: Lock::Ticket,
-            inject: None,
-            seed: 0,
-            block: 0,
-            cgroup: None,
-        };
-        let plans = modes.iter().map(plan).collect();
+        let plans = modes.iter().map(|mode| RunPlan::sample(*mode)).collect();
         Experiment { name: "run".into(), plans, blocks, seed: 42, simulated: None, metrics: Metrics::default() }
     }
 

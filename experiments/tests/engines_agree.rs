@@ -8,7 +8,7 @@
 //! change is upwards. Blocks are looked at after 7, 11 and 18 of them, fixed here; each look has a third of the 5 % error. Skipped by name without KVM,
 //! unless `VMMLAB_REQUIRE_KVM=1`.
 use hostsched::topology::Machine;
-use plan::{Control, CpuList, Engine, Lock, Mode, RunPlan, RunStatus, Sched, Workload, WorkloadParams};
+use plan::{Control, CpuList, Engine, Mode, RunPlan, RunStatus};
 use stats::{Tests, percent};
 use vmm::probe::{allowed_cpus, probe};
 use vmmlab::experiment::{Experiment, Metrics};
@@ -34,28 +34,12 @@ const QUESTIONS: [Question; 2] = [
 
 fn experiment(question: &Question, cpus: &[u32]) -> Experiment {
     let plan = |mode: Mode| RunPlan {
-        mode: mode.to_string(),
-        axes: mode.axes(),
         vms: question.vms,
         vcpus: question.vcpus,
         pcpus: CpuList::new(cpus.to_vec()).unwrap(),
-        sched: Sched::Lab,
-        gang_cpus: 2,
-        hz: 1000,
-        sched_latency_ns: None,
-        sched_min_granularity_ns: None,
-        sched_wakeup_granularity_ns: None,
-        ple_window_cycles: 4096,
-        spin_budget: 1024,
         duration_ns: 250_000_000,
         warmup_ns: 50_000_000,
-        workload: Workload::Ebizzy,
-        params: WorkloadParams::default(),
-        lock: Lock::Ticket,
-        inject: None,
-        seed: 0,
-        block: 0,
-        cgroup: None,
+        ..RunPlan::sample(mode)
     };
     let plans = [Mode::Base, question.better, question.beside].into_iter().map(plan).collect();
     let (blocks, metrics) = (LOOKS[LOOKS.len() - 1], Metrics::default());

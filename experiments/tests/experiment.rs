@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hdrhistogram::Histogram;
 use plan::{
-    Control, CpuList, Engine, EngineError, Failure, HistogramSummary, Inject, Lock, Mode, RunPlan, RunRecord,
-    RunStatus, Sched, VmRecord, Workload, WorkloadParams, metric,
+    Control, Engine, EngineError, Failure, HistogramSummary, Inject, Mode, RunPlan, RunRecord, RunStatus, VmRecord,
+    WorkloadParams, metric,
 };
 use vmmlab::driver::{self, Job, Observer, Outcome};
 use vmmlab::exit::Exit;
@@ -125,36 +125,8 @@ impl Observer for Silent {
 }
 
 fn experiment(modes: &[Mode], blocks: u32) -> Experiment {
-    let plan = |mode: &Mode| RunPlan {
-        mode: mode.to_string(),
-        axes: mode.axes(),
-        vms: 2,
-        vcpus: 8,
-        pcpus: CpuList::new(vec![0, 1]).unwrap(),
-        sched: Sched::Lab,
-        gang_cpus: 2,
-        hz: 1000,
-        sched_latency_ns: None,
-        sched_min_granularity_ns: None,
-        sched_wakeup_granularity_ns: None,
-        ple_window_cycles: 4096,
-        spin_budget: 1024,
-        duration_ns: 3_000_000_000,
-        warmup_ns: 500_000_000,
-        workload: Workload::Ebizzy,
-        params: WorkloadParams {
-            chunk_pages: 16,
-            search_passes: 4,
-            flush_per_mille: 1000,
-            threads_per_vcpu: 2,
-            ..WorkloadParams::default()
-        },
-        lock: Lock::Ticket,
-        inject: None,
-        seed: 0,
-        block: 0,
-        cgroup: None,
-    };
+    let params = WorkloadParams { search_passes: 4, ..WorkloadParams::default() };
+    let plan = |mode: &Mode| RunPlan { params: params.clone(), ..RunPlan::sample(*mode) };
     let plans = modes.iter().map(plan).collect();
     Experiment { name: "run".into(), plans, blocks, seed: 42, simulated: None, metrics: Metrics::default() }
 }

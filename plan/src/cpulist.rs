@@ -5,6 +5,7 @@
 //! error that names the position, because it is more often a slip than a wish.
 
 use std::fmt;
+use std::num::NonZero;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -26,6 +27,12 @@ impl CpuList {
         cpus.sort_unstable();
         cpus.dedup();
         (!cpus.is_empty()).then_some(Self(cpus))
+    }
+
+    /// The CPUs 0 to `count` - 1.
+    #[must_use]
+    pub fn first(count: NonZero<u32>) -> Self {
+        Self((0..count.get()).collect())
     }
 
     /// The CPUs, ascending.

@@ -1,11 +1,13 @@
 //! One run: one mode in one block.
 
+use std::num::NonZero;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::mode::named;
 use crate::workload::PARAMS;
-use crate::{Axes, CpuList, Lock, ModeError, Workload, WorkloadParams};
+use crate::{Axes, CpuList, Lock, Mode, ModeError, Workload, WorkloadParams};
 
 named! {
     /// Who schedules the vCPU threads.
@@ -166,6 +168,36 @@ impl RunPlan {
     pub const VCPUS_TOTAL_MAX: u64 = 4096;
     /// The largest number of guest threads of a run.
     pub const THREADS_TOTAL_MAX: u64 = 131_072;
+
+    /// A plan to start from, for tests, benchmarks and examples: 2 VMs of 8 vCPUs on CPUs 0 and 1, everything else as the
+    /// command line has it by default. A new field needs a value here and where options are read, nowhere else.
+    #[must_use]
+    pub fn sample(mode: Mode) -> Self {
+        Self {
+            mode: mode.to_string(),
+            axes: mode.axes(),
+            vms: 2,
+            vcpus: 8,
+            pcpus: CpuList::first(NonZero::<u32>::MIN.saturating_add(1)),
+            sched: Sched::Lab,
+            gang_cpus: 2,
+            hz: 1000,
+            sched_latency_ns: None,
+            sched_min_granularity_ns: None,
+            sched_wakeup_granularity_ns: None,
+            ple_window_cycles: 4096,
+            spin_budget: 1024,
+            duration_ns: 3_000_000_000,
+            warmup_ns: 500_000_000,
+            workload: Workload::Ebizzy,
+            params: WorkloadParams::default(),
+            lock: Lock::default(),
+            inject: None,
+            seed: 0,
+            block: 0,
+            cgroup: None,
+        }
+    }
 
     /// Checks everything that can be checked without looking at the host.
     ///

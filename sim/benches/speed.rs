@@ -11,7 +11,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use plan::{Control, CpuList, Engine, Lock, Mode, RunPlan, Sched, Workload, WorkloadParams};
+use plan::{Control, CpuList, Engine, Mode, RunPlan, WorkloadParams};
 use sim::{Machine, Options, Sim};
 
 /// A line of the table.
@@ -79,22 +79,12 @@ fn cases() -> Vec<Case> {
 
 fn plan(mode: Mode, vms: u32, vcpus: u32, cpus: u32, duration_ms: u64) -> RunPlan {
     RunPlan {
-        mode: mode.to_string(),
-        axes: mode.axes(),
         vms,
         vcpus,
         pcpus: CpuList::new((0..cpus).collect()).expect("a host has CPUs"),
-        sched: Sched::Lab,
         gang_cpus: 8,
-        hz: 1000,
-        sched_latency_ns: None,
-        sched_min_granularity_ns: None,
-        sched_wakeup_granularity_ns: None,
-        ple_window_cycles: 4096,
-        spin_budget: 1024,
         duration_ns: duration_ms * 1_000_000,
         warmup_ns: 0,
-        workload: Workload::Ebizzy,
         params: WorkloadParams {
             chunk_pages: 64,
             search_passes: 4,
@@ -102,11 +92,8 @@ fn plan(mode: Mode, vms: u32, vcpus: u32, cpus: u32, duration_ms: u64) -> RunPla
             threads_per_vcpu: 2,
             ..WorkloadParams::default()
         },
-        lock: Lock::Ticket,
-        inject: None,
         seed: 1,
-        block: 0,
-        cgroup: None,
+        ..RunPlan::sample(mode)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Properties of whole runs.
 use plan::{
-    Axes, Control, CpuList, Engine, Flush, Inject, Lock, Mode, RunPlan, RunRecord, RunStatus, Sched, Workload,
-    WorkloadParams,
+    Axes, Control, CpuList, Engine, Flush, Inject, Mode, RunPlan, RunRecord, RunStatus, Workload, WorkloadParams,
 };
 
 use crate::Sim;
@@ -14,22 +13,11 @@ const MS: u64 = 1_000_000;
 /// The published host: 8 CPUs, VMs of 8 vCPUs, ebizzy; short.
 pub(crate) fn plan(mode: Mode, vms: u32) -> RunPlan {
     RunPlan {
-        mode: mode.to_string(),
-        axes: mode.axes(),
         vms,
-        vcpus: 8,
         pcpus: CpuList::new((0..8).collect()).unwrap(),
-        sched: Sched::Lab,
         gang_cpus: 8,
-        hz: 1000,
-        sched_latency_ns: None,
-        sched_min_granularity_ns: None,
-        sched_wakeup_granularity_ns: None,
-        ple_window_cycles: 4096,
-        spin_budget: 1024,
         duration_ns: 400 * MS,
         warmup_ns: 50 * MS,
-        workload: Workload::Ebizzy,
         params: WorkloadParams {
             chunk_pages: 64,
             search_passes: 4,
@@ -37,11 +25,8 @@ pub(crate) fn plan(mode: Mode, vms: u32) -> RunPlan {
             threads_per_vcpu: 2,
             ..WorkloadParams::default()
         },
-        lock: Lock::Ticket,
-        inject: None,
         seed: 1,
-        block: 0,
-        cgroup: None,
+        ..RunPlan::sample(mode)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Hosts and plans of these tests.
-use plan::{CpuList, Lock, Mode, RunPlan, Sched, Workload, WorkloadParams};
+use plan::{CpuList, Mode, RunPlan, WorkloadParams};
 use sim::Machine;
 use sim::machine::Costs;
 
@@ -55,22 +55,12 @@ pub(crate) fn host(topology: &str) -> Machine {
 /// VMs of ebizzy on the first `cpus` CPUs; short.
 pub(crate) fn plan(mode: Mode, vms: u32, vcpus: u32, cpus: u32) -> RunPlan {
     RunPlan {
-        mode: mode.to_string(),
-        axes: mode.axes(),
         vms,
         vcpus,
         pcpus: CpuList::new((0..cpus).collect()).unwrap(),
-        sched: Sched::Lab,
         gang_cpus: 8,
-        hz: 1000,
-        sched_latency_ns: None,
-        sched_min_granularity_ns: None,
-        sched_wakeup_granularity_ns: None,
-        ple_window_cycles: 4096,
-        spin_budget: 1024,
         duration_ns: 120 * MS,
         warmup_ns: 20 * MS,
-        workload: Workload::Ebizzy,
         params: WorkloadParams {
             chunk_pages: 32,
             search_passes: 4,
@@ -78,10 +68,7 @@ pub(crate) fn plan(mode: Mode, vms: u32, vcpus: u32, cpus: u32) -> RunPlan {
             threads_per_vcpu: 2,
             ..WorkloadParams::default()
         },
-        lock: Lock::Ticket,
-        inject: None,
         seed: 1,
-        block: 0,
-        cgroup: None,
+        ..RunPlan::sample(mode)
     }
 }

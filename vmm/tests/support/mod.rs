@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plan::{Control, Engine, Lock, Mode, RunPlan, RunRecord, Sched, Workload, WorkloadParams};
+use plan::{Control, Engine, Mode, RunPlan, RunRecord, Sched};
 use vmm::{Kvm, Options};
 
 /// True if KVM can be used. If not: says which test is skipped and why, or panics where VMMLAB_REQUIRE_KVM=1 forbids it.
@@ -20,28 +20,14 @@ pub(crate) fn kvm_usable(test: &str) -> bool {
 /// A short run of `mode` with `vms` VMs of 8 vCPUs on all CPUs.
 pub(crate) fn plan(mode: Mode, vms: u32, sched: Sched) -> RunPlan {
     RunPlan {
-        mode: mode.name().into(),
-        axes: mode.axes(),
         vms,
-        vcpus: 8,
         pcpus: plan::CpuList::new(vmm::probe::allowed_cpus()).expect("this thread runs somewhere"),
         sched,
         gang_cpus: 8,
-        hz: 1000,
-        sched_latency_ns: None,
-        sched_min_granularity_ns: None,
-        sched_wakeup_granularity_ns: None,
-        ple_window_cycles: 4096,
-        spin_budget: 1024,
         duration_ns: 300_000_000,
         warmup_ns: 100_000_000,
-        workload: Workload::Ebizzy,
-        params: WorkloadParams::default(),
-        lock: Lock::Ticket,
-        inject: None,
         seed: 1,
-        block: 0,
-        cgroup: None,
+        ..RunPlan::sample(mode)
     }
 }
 
