@@ -47,6 +47,8 @@ const MISSING: &[&str] = &[
     "The loss with group scheduling at 8 and 10 rooms (rc4 against 2.6.26): it lies between two versions of the group load \
      balancing, of which hostsched has neither.",
     "The second rooms table (8 cores with SMT) is cut off in the archive.",
+    "How much more 16 CPUs lose than 8: published 28 against 1 per cent, ours about the same on both. Suspected: the buses. A line from \
+     another cache costs the same here however many are fetched at once, so that neither two buses nor four ever saturate.",
     "The JVM: no garbage collection, no sched_yield of contended monitors, no compiler threads.",
 ];
 
@@ -100,7 +102,11 @@ fn rooms(published: &Published, runs: &mut Runs) -> Table {
             cells.push(Cell::new(&row, &format!("{column}, off"), None, off));
         }
     }
-    let notes = ["Messages/s; published: 2.6.27-rc4, which has LB_BIAS on."];
+    let notes = [
+        "The bias acts on wake-affine: with it, fewer tasks are drawn from one cache to another, balancing has less to undo, \
+         fewer lines are fetched again, and messages gather while their reader waits, so that one wake-up serves several. \
+         The thread found the same: more successful pulls without it, at wake-up and in balancing.",
+    ];
     Table::new("rooms", "rooms and task groups on stoakley", &notes, cells)
 }
 
@@ -144,6 +150,11 @@ fn checks(tables: &[Table]) -> Vec<Check> {
     let lost = |machine| 100.0 * (1.0 - of(machine, "off/on"));
     let averaging = of("tigerton", "averaged") / of("tigerton", "off") - 1.0;
     let [eight, sixteen] = HOSTS.map(lost);
+    // What the thread saw in the statistics of the two kernels.
+    let more = |demand: &str, column: &str| {
+        let [off, on] = ["tigerton off", "tigerton on"].map(|row| ours(tables, "counters", row, column));
+        Check::new(demand, format!("{off:.1} against {on:.1}"), off > on)
+    };
     vec![
         Check::new("16 CPUs: off is under on", format!("{sixteen:.1} % under"), sixteen > 0.0),
         Check::new("16 CPUs: off at least 15 % under on", format!("{sixteen:.1} %"), sixteen >= 15.0),
@@ -154,16 +165,8 @@ fn checks(tables: &[Table]) -> Vec<Check> {
         ),
         Check::new("8 CPUs: less than 5 % between on and off", format!("{eight:.1} %"), eight.abs() < 5.0),
         Check::new("more is lost on 16 CPUs than on 8", format!("{sixteen:.1} against {eight:.1} %"), sixteen > eight),
-        Check::new(
-            "16 CPUs: without the bias more wake-ups go to the waker's CPU",
-            {
-                let share =
-                    |name: &str| ours(tables, "counters", &format!("tigerton {name}"), "woken to the waker's CPU, %");
-                format!("{:.0} against {:.0} %", share("off"), share("on"))
-            },
-            ours(tables, "counters", "tigerton off", "woken to the waker's CPU, %")
-                > ours(tables, "counters", "tigerton on", "woken to the waker's CPU, %"),
-        ),
+        more("16 CPUs: without the bias more wake-ups draw a task to another cache", "woken to another cache, %"),
+        more("16 CPUs: without the bias balancing pulls more tasks", "pulled by balancing/s"),
     ]
 }
 

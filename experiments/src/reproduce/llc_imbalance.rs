@@ -30,8 +30,8 @@ struct UdpStream {
 
 /// What is not reproduced, and why.
 const MISSING: &[&str] = &[
-    "With 3.16's balance intervals the pair is ripped apart some 90 times a second and finds together again within \
-     milliseconds; published is the throughput of a pair that is apart all the time. Suspected: the load tracking of 3.8 and \
+    "With 3.16's balance intervals the pair is ripped apart some 25 times a second and finds together again \
+     after some milliseconds; published is the throughput of a pair that is apart all the time. Suspected: the load tracking of 3.8 and \
      later, which hostsched (3.4) does not have, makes wake-affine refuse the waker's CPU for longer.",
     "Without any task group wake-affine brings the pair together at its next wake-up, so a rip costs little. The thread does \
      not say whether the kernel had autogroup; the table shows all three groupings.",

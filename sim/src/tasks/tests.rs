@@ -135,12 +135,12 @@ fn an_idle_cpu_rips_a_streaming_pair_apart_unless_the_threshold_is_two() {
 }
 
 #[test]
-fn without_the_bias_more_tasks_are_drawn_to_their_waker() {
+fn without_the_bias_more_tasks_are_drawn_to_another_cache() {
     let of = |lb_bias| {
         let switches = Switches { lb_bias, load_idx: LoadIdx::v2_6_27(), ..Switches::default() };
         outcome("tigerton", &setup(Load::Volano { rooms: 10, users: 20 }, switches))
     };
-    let share = |outcome: &Outcome| 100 * outcome.counter("wakeups_on_waker") / outcome.counter("wakeups");
+    let share = |outcome: &Outcome| 1000 * outcome.counter("wakeups_far") / outcome.counter("wakeups");
     assert!(share(&of(LbBias::Off)) > share(&of(LbBias::MinMax)));
 }
 
@@ -182,6 +182,8 @@ fn a_setup_that_cannot_run_says_why() {
     assert!(matches!(error(&Setup { duration_ns: 0, ..fine.clone() }), SetupError::Duration(_)));
     assert!(matches!(error(&Setup { warmup_ns: u64::MAX, ..fine.clone() }), SetupError::Duration(_)));
     let load = Load::Tbench { clients: u32::MAX };
+    assert!(matches!(error(&Setup { load, ..fine.clone() }), SetupError::Tasks(_)));
+    let load = Load::Volano { rooms: u32::MAX, users: u32::MAX };
     assert!(matches!(error(&Setup { load, ..fine.clone() }), SetupError::Tasks(_)));
     assert!(matches!(error(&Setup { load: Load::Server { workers: 0 }, ..fine }), SetupError::Tasks(0)));
 }

@@ -155,7 +155,9 @@ fn tbench_westmere_ex(published: &Published, runs: &mut Runs) -> Table {
 fn aim7(published: &Published, runs: &mut Runs) -> Table {
     let load = Load::Aim7 { tasks: 64 };
     let ours = [Traverse, Buddy].map(|kind| ask(runs, "westmere-ex", load, kind).rate() * 60.0);
-    let cells = pair("64 tasks", published.aim7.rows, ours).into();
+    let mut cells: Vec<Cell> = pair("64 tasks", published.aim7.rows, ours).into();
+    // A job here is not one of theirs.
+    cells.iter_mut().filter(|cell| cell.column != "buddy/traverse").for_each(|cell| cell.ratio = None);
     Table::new(
         "aim7",
         "AIM7 at low load on 40 cores",

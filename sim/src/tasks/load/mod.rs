@@ -120,7 +120,10 @@ impl Load {
             Self::CtxSwitch => lmbench::ctx_switch(&mut layout),
             Self::BwTcp => lmbench::bw_tcp(&mut layout),
             Self::Aim7 { tasks } => aim7::lay_out(&mut layout, tasks.min(most)),
-            Self::Volano { rooms, users } => volano::lay_out(&mut layout, rooms.min(most), users.min(most)),
+            Self::Volano { rooms, users } => {
+                let users = users.min(most);
+                volano::lay_out(&mut layout, rooms.min(most / users.max(1) + 1), users);
+            }
             Self::Server { workers } => server::lay_out(&mut layout, workers.min(most)),
         }
         layout
