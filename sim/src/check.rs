@@ -3,6 +3,7 @@
 //! | name | what must hold |
 //! |---|---|
 //! | `one-place` | a vCPU has a CPU in our books exactly if hostsched runs its thread there |
+//! | `asked` | a CPU that must call `schedule` and does not execute the host is being interrupted |
 //! | `running` | a VM's count of vCPUs that have a CPU is their number |
 //! | `queued` | a vCPU that wants a CPU waits on a queue or on a wake list whose interrupt is under way; a halted one does not |
 //! | `no-lost-wake` | a halted vCPU has nothing pending, nothing to run, no flush that is over and no lock that is its own |
@@ -17,12 +18,12 @@ use plan::Lock;
 
 use crate::ids::VcpuId;
 use crate::vcpu::{Phase, Place};
-use crate::world::{EPOCH_NS, Message, World};
+use crate::world::{Activity, EPOCH_NS, Message, World};
 
 /// The first invariant that does not hold, as one sentence that begins with its name.
 pub(crate) fn broken(world: &mut World) -> Option<String> {
     for cpu in world.present.clone() {
-        if let Some(why) = place(world, cpu).or_else(|| time(world, cpu)) {
+        if let Some(why) = place(world, cpu).or_else(|| asked(world, cpu)).or_else(|| time(world, cpu)) {
             return Some(why);
         }
     }
@@ -39,6 +40,13 @@ fn place(world: &World, cpu: CpuId) -> Option<String> {
     let here = |v: VcpuId| matches!(world.vcpus[v.i()].place, Place::Host(c) | Place::Guest(c) if c == cpu);
     let agree = ours.map(VcpuId::task) == theirs && ours.is_none_or(here);
     (!agree).then(|| format!("one-place: CPU {cpu} has {ours:?} in our books and {theirs:?} in hostsched's"))
+}
+
+fn asked(world: &World, cpu: CpuId) -> Option<String> {
+    let pcpu = &world.cpus[cpu.index()];
+    let must = world.rqs[cpu.index()].need_resched() && pcpu.activity != Activity::Host;
+    let lost = must && pcpu.inbox.is_empty();
+    lost.then(|| format!("asked: CPU {cpu} ({:?}) must schedule, and no interrupt is under way", pcpu.activity))
 }
 
 fn time(world: &mut World, cpu: CpuId) -> Option<String> {

@@ -34,8 +34,8 @@ use crate::stats::Stats;
 use crate::timers::Timers;
 use crate::vcpu::{Phase, Thread, Vcpu, Vm};
 
-pub(crate) use cpu::Message;
 use cpu::Pcpu;
+pub(crate) use cpu::{Activity, Message};
 use disk::Disk;
 pub(crate) use lock::{LockId, Locking, SpinLock};
 pub(crate) use sched_guest::WaitId;
