@@ -40,6 +40,8 @@ mod core;
 mod corun;
 mod lab;
 mod machine;
+#[cfg(all(test, loom))]
+mod model;
 mod pcpu;
 mod replay;
 mod report;

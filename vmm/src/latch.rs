@@ -46,8 +46,7 @@ impl KickLatch {
     pub fn kick(&self) -> bool {
         self.sent.fetch_add(1, Ordering::Relaxed);
         let fresh = self.set.swap(1, Ordering::AcqRel) == 0;
-        if fresh {
-        } else {
+        if !fresh {
             self.coalesced.fetch_add(1, Ordering::Relaxed);
         }
         fresh

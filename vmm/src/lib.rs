@@ -35,6 +35,8 @@ pub mod kick;
 pub mod latch;
 pub mod leave;
 pub mod memory;
+#[cfg(all(test, loom))]
+mod model;
 pub mod outbox;
 pub mod probe;
 pub mod profile;

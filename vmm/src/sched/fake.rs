@@ -6,8 +6,11 @@
 use std::time::{Duration, Instant};
 
 use super::{Permit, PreemptNotifier, SchedOut, VcpuIndex, VcpuSched};
+// The byte that is shared with KVM: see `kick`.
+use std::sync::atomic::AtomicU8;
+
 use crate::kick::{Bound, KickCell, install_handler};
-use crate::sync::{Arc, AtomicBool, AtomicU8, Ordering};
+use crate::sync::{Arc, AtomicBool, Ordering};
 
 /// What the fake guest left `KVM_RUN` for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
