@@ -186,13 +186,13 @@ impl FlushWatch {
         }
     }
 
-    /// The vCPU has left the guest: is its flush over?
-    pub(crate) fn look(&mut self, vcpu: VcpuIndex, counted: Flushes) {
+    /// The vCPU has left the guest that it entered at `entered_ns`: is its flush over? If so, it ended in between.
+    pub(crate) fn look(&mut self, vcpu: VcpuIndex, entered_ns: u64, counted: Flushes) {
         let Some((began, before)) = self.open else { return };
         if counted.completed != before.completed {
             self.open = None;
             let took = counted.wait_ns.saturating_sub(before.wait_ns);
-            let ended = began.saturating_add(took).min(monotonic_ns());
+            let ended = began.saturating_add(took).max(entered_ns).min(monotonic_ns());
             record_at(ended, What::FlushEnd { task: task(vcpu) });
         }
     }
@@ -236,14 +236,14 @@ mod tests {
         let counted = |completed, wait_ns| Flushes { completed, wait_ns };
         let mut watch = FlushWatch::default();
         let vcpu = VcpuIndex(0);
-        watch.look(vcpu, counted(9, 9));
+        watch.look(vcpu, 0, counted(9, 9));
         watch.begin(vcpu, 3, counted(7, 100));
-        watch.look(vcpu, counted(7, 100));
+        watch.look(vcpu, 0, counted(7, 100));
         std::thread::sleep(std::time::Duration::from_millis(1));
-        watch.look(vcpu, counted(8, 350));
+        watch.look(vcpu, 0, counted(8, 350));
         // A guest that lies about the time moves no end into the future.
         watch.begin(vcpu, 3, counted(8, 350));
-        watch.look(vcpu, counted(9, u64::MAX));
+        watch.look(vcpu, 0, counted(9, u64::MAX));
         let events = recorded();
         assert_eq!(events.len(), 4);
         assert_eq!(events[1].at_ns - events[0].at_ns, 250);

@@ -211,7 +211,7 @@ impl Vcpu<'_> {
         drop(in_run);
         if tap::is_on() {
             tap::record(What::Exit { task: me, reason: reason_of(&exit) });
-            self.flush.look(self.index, counted(self.vm, self.number));
+            self.flush.look(self.index, from_ns, counted(self.vm, self.number));
         }
         let next = match exit {
             Ok(VcpuExit::IoOut(port, data)) => {

@@ -46,6 +46,9 @@ const NOT_HERE: &[(&str, &str)] = &[
     ("dry-run", "give --dry-run to `vmmlab sweep`"),
     ("color", "give --color to `vmmlab sweep`"),
     ("event-log", "give it to `vmmlab run` at one point"),
+    ("trace", "give it to `vmmlab run` at one point"),
+    ("trace-block", "give it to `vmmlab run` at one point"),
+    ("trace-max-events", "give it to `vmmlab run` at one point"),
     ("help", "it asks nothing"),
 ];
 
