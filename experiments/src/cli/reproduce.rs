@@ -24,6 +24,8 @@ pub enum Published {
 pub enum PageFormat {
     /// tables of at most 100 columns
     Text,
+    /// the page as it stands under docs/
+    Markdown,
     /// schema vmmlab.reproduce/1
     Json,
 }
@@ -37,17 +39,24 @@ pub struct ReproduceArgs {
     /// Shorter and fewer runs: under two minutes on two cores
     #[arg(long)]
     pub quick: bool,
+    /// What the fitted numbers rest on: each of them halved and doubled
+    #[arg(long)]
+    pub sensitivity: bool,
     /// Seed of all runs
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: Seed,
     /// What is printed on stdout
-    #[arg(long, value_enum, value_name = "text|json", default_value = "text", hide_possible_values = true)]
+    #[arg(long, value_enum, value_name = "text|markdown|json", default_value = "text", hide_possible_values = true)]
     pub format: PageFormat,
 }
 
 pub(super) fn reproduce(args: &ReproduceArgs) -> Result<Exit, Error> {
     let protocol = if args.quick { Protocol::Quick } else { Protocol::Full };
     let reproduction = match args.what {
+        Published::GangCfs if args.sensitivity => reproduce::sensitivity(protocol, args.seed.0),
+        _ if args.sensitivity => {
+            return Err(Error::Usage("--sensitivity is for gang-cfs: nothing of the others is fitted".into()));
+        }
         Published::GangCfs => reproduce::gang_cfs(protocol, args.seed.0),
         Published::IdleBuddy => reproduce::idle_buddy(protocol, args.seed.0),
         Published::LlcImbalance => reproduce::llc_imbalance(protocol, args.seed.0),
@@ -55,6 +64,7 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<Exit, Error> {
     }?;
     print(&match args.format {
         PageFormat::Text => reproduce::text(&reproduction),
+        PageFormat::Markdown => reproduce::markdown(&reproduction),
         PageFormat::Json => reproduce::json(&reproduction),
     })?;
     Ok(Exit::Ok)

@@ -21,11 +21,11 @@ use plan::EngineError;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use gang_cfs::gang_cfs;
+pub use gang_cfs::{Committed, Fit, gang_cfs, sensitivity};
 pub use idle_buddy::idle_buddy;
 pub use lb_bias::lb_bias;
 pub use llc_imbalance::llc_imbalance;
-pub use page::{json, text};
+pub use page::{json, markdown, text};
 pub(crate) use parallel::in_parallel;
 
 /// How long and how often an experiment's runs are.

@@ -22,8 +22,10 @@ pub fn text(r: &Reproduction) -> String {
         table.notes.iter().for_each(|note| wrap(note, "  ", &mut line));
         rows(table, &mut line);
     }
-    line("");
-    line("Demands");
+    if !r.checks.is_empty() {
+        line("");
+        line("Demands");
+    }
     for check in &r.checks {
         let verdict = if check.met { "met   " } else { "MISSED" };
         let fitted = if check.fitted { " (fitted)" } else { "" };
@@ -37,7 +39,9 @@ pub fn text(r: &Reproduction) -> String {
         }
         line("");
     }
-    line("Not reproduced, or not well");
+    if !r.missing.is_empty() {
+        line("Not reproduced, or not well");
+    }
     r.missing.iter().for_each(|text| wrap(text, "  - ", &mut line));
     line("");
     line(&format!("again    vmmlab reproduce {}{} --seed {}", r.experiment, quick(r), r.seed));
@@ -89,6 +93,69 @@ fn wrap(text: &str, first: &str, line: &mut impl FnMut(&str)) {
     line(&current);
 }
 
+/// The page as Markdown: a table has a line for each row, and each of its cells is ours / published.
+#[must_use]
+pub fn markdown(r: &Reproduction) -> String {
+    let mut page = format!("# {}\n\n", r.title);
+    let again = format!("vmmlab reproduce {}{} --seed {}", r.experiment, quick(r), r.seed);
+    let _ = writeln!(page, "Made by `{again} --format markdown`: change the program, not this page.\n");
+    let _ = writeln!(page, "Seed {}, {} protocol; {}.\n", r.seed, r.protocol, r.setup);
+    if r.tables.iter().flat_map(|table| &table.cells).any(|cell| cell.published.is_some()) {
+        page += "Numbers are *ours / published*; a number alone is ours, and nothing is published for it.\n";
+    }
+    for table in &r.tables {
+        let _ = writeln!(page, "\n## {}\n\n{}{}.", table.id, table.title[..1].to_uppercase(), &table.title[1..]);
+        table.notes.iter().for_each(|note| page += &format!("{note}\n"));
+        page.push('\n');
+        markdown_rows(table, &mut page);
+    }
+    if !r.checks.is_empty() {
+        page += "\n## Demands\n\n| | demand | found |\n|---|---|---|\n";
+    }
+    for check in &r.checks {
+        let verdict = if check.met { "met" } else { "**missed**" };
+        let fitted = if check.fitted { " (fitted)" } else { "" };
+        let _ = writeln!(page, "| {verdict} | {}{fitted} | {} |", check.demand, check.found);
+    }
+    if r.score.signs_all > 0 {
+        let _ = writeln!(page, "\n{}: {} of {} right.", r.score_counts, r.score.signs_right, r.score.signs_all);
+        for (workload, score) in &r.scores {
+            let _ = writeln!(page, "The same of {workload}: {} of {}.", score.signs_right, score.signs_all);
+        }
+    }
+    if !r.missing.is_empty() {
+        page += "\n## Not reproduced, or not well\n\n";
+    }
+    r.missing.iter().for_each(|text| page += &format!("- {text}\n"));
+    page
+}
+
+/// The rows and columns in the order in which the cells name them first.
+fn markdown_rows(table: &Table, page: &mut String) {
+    let (mut rows, mut columns): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    for cell in &table.cells {
+        if !rows.contains(&&*cell.row) {
+            rows.push(&cell.row);
+        }
+        if !columns.contains(&&*cell.column) {
+            columns.push(&cell.column);
+        }
+    }
+    let _ = writeln!(page, "| | {} |\n|---|{}", columns.join(" | "), "---:|".repeat(columns.len()));
+    for row in rows {
+        let _ = write!(page, "| {row} |");
+        for column in &columns {
+            let cell = table.cells.iter().find(|cell| cell.row == row && cell.column == *column);
+            let text = cell.map_or_else(String::new, |cell| match cell.published {
+                Some(_) => format!("{} / {}", figure(cell.ours), figure(cell.published)),
+                None => figure(cell.ours),
+            });
+            let _ = write!(page, " {text} |");
+        }
+        page.push('\n');
+    }
+}
+
 /// The same for scripts.
 #[must_use]
 pub fn json(r: &Reproduction) -> String {
@@ -127,6 +194,8 @@ mod tests {
         assert!(page.contains("3980             -") && page.contains("-          0.12"), "{page}");
         assert!(page.contains("Signs: 1 of 2 right\n  the same of dbench: 0 of 3\n"), "{page}");
         assert!(page.ends_with("again    vmmlab reproduce gang-cfs --quick --seed 7\n"), "{page}");
+        let page = markdown(&r);
+        assert!(page.contains("| 2 VMs | - / 3980 |") && page.contains("| met | a < b (fitted) | 1, 2 |"), "{page}");
         let value: serde_json::Value = serde_json::from_str(&json(&r)).unwrap();
         assert_eq!(value["score"]["signs_all"], 2);
         assert!(value["tables"][0]["cells"][0]["ours"].is_null());

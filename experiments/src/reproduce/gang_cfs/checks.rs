@@ -1,5 +1,7 @@
 //! What the numbers must show, said before they are seen.
-use super::tables::GAIN_COLUMNS;
+use plan::Workload;
+
+use super::tables::{GAIN_COLUMNS, gain_row};
 use crate::reproduce::{Cell, Check, Score, Table};
 
 /// A tie: closer than this.
@@ -21,10 +23,11 @@ pub(super) fn all(tables: &[Table]) -> Vec<Check> {
     let mut checks = vec![fit(tables)];
     for vms in [2, 4, 8] {
         let row = format!("{vms} VMs");
+        let gains = gain_row(Workload::Ebizzy, vms);
         let at = |column| ours(tables, "pvflush-nonple", &row, column);
         let (base, gang, halt_kick, on_enter) = (at("base"), at("gang"), at("halt-kick"), at("on-enter"));
-        checks.push(v2_over_base(tables, &row));
-        checks.push(v1_over_base(tables, &row));
+        checks.push(v2_over_base(tables, &row, &gains));
+        checks.push(v1_over_base(tables, &row, &gains));
         checks.push(within(tables, "implied-pin", &row, "nonple", 0.3));
         checks.push(Check::new(
             &format!("{row}: base < gang, base < halt-kick"),
@@ -43,11 +46,17 @@ pub(super) fn all(tables: &[Table]) -> Vec<Check> {
             stale > 0.0,
         ));
     }
-    let gains = [2, 4, 8].map(|vms| ours(tables, "64bit-ple", &format!("{vms} VMs"), "v2_vs_base"));
+    let gains = [2, 4, 8].map(|vms| ours(tables, "64bit-ple", &gain_row(Workload::Ebizzy, vms), "v2_vs_base"));
     checks.push(Check::new(
         "PLE: gang's gain over base grows from 2 to 8 VMs",
         format!("{:+.0} %, {:+.0} %, {:+.0} %", gains[0], gains[1], gains[2]),
         gains[2] > gains[0],
+    ));
+    let Score { signs_right, signs_all } = score(tables, Workload::Ebizzy);
+    checks.push(Check::new(
+        "ebizzy, 64 bit: the sign of every gain above 10 points",
+        format!("{signs_right} of {signs_all}"),
+        signs_all > 0 && signs_right == signs_all,
     ));
     checks
 }
@@ -67,20 +76,20 @@ fn fit(tables: &[Table]) -> Check {
 }
 
 /// V2/base between 0.8 x the smaller and 1.2 x the larger of the two postings.
-fn v2_over_base(tables: &[Table], row: &str) -> Check {
+fn v2_over_base(tables: &[Table], row: &str, gains: &str) -> Check {
     let published = |column| find(tables, "pvflush-nonple", row, column).and_then(|cell| cell.published);
     let february = published("gang").zip(published("base")).map_or(f64::NAN, |(gang, base)| gang / base);
-    let december = find(tables, "64bit-nonple", row, "v2_vs_base").and_then(|cell| cell.published);
+    let december = find(tables, "64bit-nonple", gains, "v2_vs_base").and_then(|cell| cell.published);
     let december = december.map_or(f64::NAN, |gain| 1.0 + gain / 100.0);
-    let ours = 1.0 + ours(tables, "64bit-nonple", row, "v2_vs_base") / 100.0;
+    let ours = 1.0 + ours(tables, "64bit-nonple", gains, "v2_vs_base") / 100.0;
     let (low, high) = (0.8 * february.min(december), 1.2 * february.max(december));
     let demand = format!("{row}: V2/base from {low:.2} to {high:.2} (both postings, 20 % beyond)");
     Check::new(&demand, format!("{ours:.2}"), (low..=high).contains(&ours))
 }
 
 /// V1/base within 30 % of the ratio that was published.
-fn v1_over_base(tables: &[Table], row: &str) -> Check {
-    let cell = find(tables, "64bit-nonple", row, "v1_vs_base");
+fn v1_over_base(tables: &[Table], row: &str, gains: &str) -> Check {
+    let cell = find(tables, "64bit-nonple", gains, "v1_vs_base");
     let ratio = |gain: Option<f64>| gain.map_or(f64::NAN, |gain| 1.0 + gain / 100.0);
     let (published, ours) = (ratio(cell.and_then(|c| c.published)), ratio(cell.and_then(|c| c.ours)));
     let met = (ours / published - 1.0).abs() <= 0.3;
@@ -95,9 +104,11 @@ fn within(tables: &[Table], id: &str, row: &str, column: &str, margin: f64) -> C
     Check::new(&format!("{row}: pin/base within {:.0} % of {published:.2}", 100.0 * margin), format!("{ours:.2}"), met)
 }
 
-/// Signs of the clear gains in the 64-bit ebizzy tables.
-pub(super) fn score(tables: &[Table]) -> Score {
-    let cells = tables.iter().flat_map(|table| &table.cells).filter(|cell| GAIN_COLUMNS.contains(&&*cell.column));
+/// Signs of the clear gains of a workload in the 64-bit tables.
+pub(super) fn score(tables: &[Table], workload: Workload) -> Score {
+    let rows = [2, 4, 8].map(|vms| gain_row(workload, vms));
+    let of = |cell: &&Cell| rows.contains(&cell.row) && GAIN_COLUMNS.contains(&&*cell.column);
+    let cells = tables.iter().flat_map(|table| &table.cells).filter(of);
     let clear = cells.filter_map(|cell| cell.published.zip(cell.ours)).filter(|(p, _)| p.abs() > CLEAR_POINTS);
     let (mut right, mut all) = (0, 0);
     for (published, ours) in clear {
@@ -113,7 +124,7 @@ mod tests {
 
     fn table(id: &str, cells: &[(&str, f64, f64)]) -> Table {
         let cell = |(column, published, ours): &(&str, f64, f64)| Cell {
-            row: "8 VMs".into(),
+            row: "ebizzy, 8 VMs".into(),
             column: (*column).into(),
             published: Some(*published),
             ours: Some(*ours),
@@ -127,7 +138,7 @@ mod tests {
     fn only_clear_gains_count_and_only_by_their_sign() {
         let gains =
             [("v1_vs_base", 225.0, 3.0), ("v1_vs_pin", 9.0, -50.0), ("v2_vs_base", -20.0, 5.0), ("base", 99.0, -1.0)];
-        assert_eq!(score(&[table("64bit-nonple", &gains)]), Score { signs_right: 1, signs_all: 2 });
+        assert_eq!(score(&[table("64bit-nonple", &gains)], Workload::Ebizzy), Score { signs_right: 1, signs_all: 2 });
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! ```
 //! Only the nine numbers of `pvflush-nonple` were fitted.
 mod checks;
+mod committed;
+mod headline;
 mod missing;
 mod published;
 mod runs;
@@ -14,9 +16,12 @@ mod tables;
 
 use std::collections::BTreeMap;
 
-use plan::EngineError;
+use plan::{EngineError, Workload};
 
 use super::{Protocol, Reproduction, SCHEMA, broken};
+
+pub use committed::Committed;
+pub use headline::{Fit, sensitivity};
 
 use published::Published;
 use runs::{Asked, Plans};
@@ -27,7 +32,7 @@ use runs::{Asked, Plans};
 /// A data file of the program that cannot be read, or a run that the simulator refuses.
 pub fn gang_cfs(protocol: Protocol, seed: u64) -> Result<Reproduction, EngineError> {
     let published = Published::read()?;
-    let plans = Plans::read(protocol, seed)?;
+    let plans = Plans::read(protocol.into(), seed)?;
     // The tables are made twice: first to learn which runs they need, then with the answers.
     let mut asked = Asked::Collecting(Vec::new());
     tables::all(&published, &mut asked);
@@ -36,6 +41,7 @@ pub fn gang_cfs(protocol: Protocol, seed: u64) -> Result<Reproduction, EngineErr
     let mut asked = Asked::Answered(answers);
     let tables = tables::all(&published, &mut asked);
     let checks = checks::all(&tables);
+    let others = tables::WORKLOADS.iter().filter(|workload| **workload != Workload::Ebizzy);
     Ok(Reproduction {
         schema: SCHEMA,
         experiment: "gang-cfs",
@@ -43,8 +49,8 @@ pub fn gang_cfs(protocol: Protocol, seed: u64) -> Result<Reproduction, EngineErr
         setup: "machines nonple and ple: 2 sockets x 4 CPUs, assumed".into(),
         seed,
         protocol: protocol.name(),
-        score: checks::score(&tables),
-        scores: BTreeMap::new(),
+        score: checks::score(&tables, Workload::Ebizzy),
+        scores: others.map(|workload| (workload.to_string(), checks::score(&tables, *workload))).collect(),
         score_counts: "Signs of the published 64-bit ebizzy gains above 10 points".into(),
         tables,
         checks,

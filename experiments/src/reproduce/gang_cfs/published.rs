@@ -1,13 +1,27 @@
 //! The published figures, as data that the program carries.
-use plan::EngineError;
+use std::collections::BTreeMap;
+
+use plan::{EngineError, Workload};
 use serde::Deserialize;
 
-/// A table of gains in per cent: VMs, V1 against base and pin, V2 against base and pin.
+/// A table of gains in per cent, by workload: VMs, V1 against base and pin, V2 against base and pin.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Gains {
     pub(super) id: String,
     pub(super) machine: String,
-    pub(super) ebizzy: Vec<[f64; 5]>,
+    pub(super) rows: BTreeMap<Workload, Vec<[f64; 5]>>,
+}
+
+/// Events of the host that were counted over a run of known length.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Counters {
+    pub(super) machine: String,
+    pub(super) workload: Workload,
+    pub(super) vms: u32,
+    pub(super) seconds: f64,
+    /// Base and gang V2.
+    pub(super) switches: [f64; 2],
+    pub(super) migrations: [f64; 2],
 }
 
 /// A table of records/s: VMs, base, gang, pv_flush.
@@ -60,6 +74,7 @@ pub(super) struct Published {
     pub(super) ple_parameters: PleParameters,
     pub(super) yield_on_hlt: YieldOnHlt,
     pub(super) flush_wait: Vec<FlushWait>,
+    pub(super) counters: Vec<Counters>,
 }
 
 impl Published {

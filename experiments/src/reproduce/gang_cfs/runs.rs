@@ -14,6 +14,7 @@ pub(super) struct Question {
     pub(super) machine: String,
     pub(super) axes: Axes,
     pub(super) vms: u32,
+    pub(super) workload: Workload,
     /// With the experiment's start offsets, or all VMs at once.
     pub(super) staggered: bool,
     pub(super) halt_once: bool,
@@ -29,6 +30,7 @@ impl Question {
             machine: machine.into(),
             axes,
             vms,
+            workload: Workload::Ebizzy,
             staggered: true,
             halt_once: false,
             yield_on_hlt: true,
@@ -38,10 +40,13 @@ impl Question {
     }
 
     /// A name that tells it from all others; the order of runs follows it.
-    fn key(&self) -> String {
+    pub(super) fn key(&self) -> String {
         format!("{self:?}")
     }
 }
+
+/// The machine of the fitted numbers.
+const FITTED_TO: &str = "nonple";
 
 /// What its runs say.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -93,6 +98,7 @@ struct Length {
 struct Lengths {
     noisy: Length,
     other: Length,
+    other_workloads: Length,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -101,12 +107,45 @@ struct ProtocolFile {
     warmup_ms: u64,
     quick: Lengths,
     full: Lengths,
+    fit: Lengths,
+    canary: Lengths,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct HostFile {
+    hz: u32,
+}
+
+/// Constants of the workload that are fitted.
+#[derive(Debug, Clone, Deserialize)]
+struct FitFile {
+    ebizzy: Vec<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 struct ExperimentFile {
     protocol: ProtocolFile,
+    host: HostFile,
     ebizzy: WorkloadParams,
+    fit: FitFile,
+}
+
+/// Which of the file's lengths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effort {
+    Quick,
+    Full,
+    Fit,
+    Canary,
+}
+
+impl From<Protocol> for Effort {
+    fn from(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Quick => Self::Quick,
+            Protocol::Full => Self::Full,
+        }
+    }
 }
 
 /// The file; its other sections are those of a sweep.
@@ -116,7 +155,7 @@ struct WholeFile {
 }
 
 /// The experiment file, and the machines.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Plans {
     file: ExperimentFile,
     lengths: Lengths,
@@ -125,22 +164,62 @@ pub(super) struct Plans {
 }
 
 impl Plans {
-    pub(super) fn read(protocol: Protocol, seed: u64) -> Result<Self, EngineError> {
+    pub(super) fn read(effort: Effort, seed: u64) -> Result<Self, EngineError> {
         let file: WholeFile = toml::from_str(include_str!("../../../gang-cfs.toml")).map_err(|source| {
             EngineError::Internal { what: "Cannot read the experiment file".into(), source: Some(source.into()) }
         })?;
         let file = file.reproduce;
-        let lengths = match protocol {
-            Protocol::Quick => file.protocol.quick.clone(),
-            Protocol::Full => file.protocol.full.clone(),
+        let lengths = match effort {
+            Effort::Quick => file.protocol.quick.clone(),
+            Effort::Full => file.protocol.full.clone(),
+            Effort::Fit => file.protocol.fit.clone(),
+            Effort::Canary => file.protocol.canary.clone(),
         };
         let machine = |name: &str| Ok((name.to_owned(), simulator::machine(name)?));
         let machines = ["nonple", "ple"].into_iter().map(machine).collect::<Result<_, EngineError>>()?;
         Ok(Self { file, lengths, machines, seed })
     }
 
+    /// Everything that was fitted to the nine numbers, and its present value.
+    pub(super) fn fitted(&self) -> BTreeMap<String, u64> {
+        let params = self.file.fit.ebizzy.iter().filter_map(|id| Some((id.clone(), self.file.ebizzy.get(id)?.into())));
+        let machine = self.machines.get(FITTED_TO);
+        let cost = |machine: &Machine| {
+            let of = |id: &str| Some((id.to_owned(), machine.costs.get(id)?));
+            machine.fitted().filter_map(of).collect::<Vec<_>>()
+        };
+        params.chain(machine.map(cost).unwrap_or_default()).collect()
+    }
+
+    /// Every number that a run depends on, by name.
+    pub(super) fn settings(&self) -> BTreeMap<String, u64> {
+        let params = plan::PARAMS.iter().map(|info| info.id).filter_map(|id| self.file.ebizzy.get(id).map(|v| (id, v)));
+        let mut all: BTreeMap<String, u64> = params.map(|(id, value)| (format!("ebizzy {id}"), value.into())).collect();
+        all.insert("host hz".into(), self.file.host.hz.into());
+        all.insert("stagger_percent".into(), self.file.protocol.stagger_percent);
+        for (name, machine) in &self.machines {
+            let costs = sim::machine::COSTS.iter().filter_map(|info| Some((info.id, machine.costs.get(info.id)?)));
+            all.extend(costs.map(|(id, value)| (format!("{name} {id}"), value)));
+        }
+        all
+    }
+
+    /// Gives something that was fitted another value, on every machine that has it.
+    pub(super) fn vary(&mut self, id: &str, value: u64) {
+        if self.file.ebizzy.set(id, u32::try_from(value).unwrap_or(u32::MAX)).is_err() {
+            for machine in self.machines.values_mut() {
+                if let Some(cost) = machine.costs.get_mut(id) {
+                    *cost = value;
+                }
+            }
+        }
+    }
+
     /// The runs of a question: how many, and how long.
     fn length(&self, q: &Question) -> &Length {
+        if q.workload != Workload::Ebizzy {
+            return &self.lengths.other_workloads;
+        }
         let mut noisy = self.lengths.noisy.modes.iter().filter_map(|mode| mode.parse::<plan::Mode>().ok());
         if noisy.any(|mode| mode.axes() == q.axes) { &self.lengths.noisy } else { &self.lengths.other }
     }
@@ -154,7 +233,7 @@ impl Plans {
             pcpus: CpuList::new((0..8).collect()).unwrap_or_else(|| unreachable!("eight CPUs are not none")),
             sched: Sched::Lab,
             gang_cpus: 8,
-            hz: 1000,
+            hz: self.file.host.hz,
             sched_latency_ns: None,
             sched_min_granularity_ns: None,
             sched_wakeup_granularity_ns: None,
@@ -163,7 +242,7 @@ impl Plans {
             duration_ns: self.length(q).duration_ms * 1_000_000,
             // A staggered run is the published one, which measured from its first record on.
             warmup_ns: if q.staggered { 0 } else { self.file.protocol.warmup_ms * 1_000_000 },
-            workload: Workload::Ebizzy,
+            workload: q.workload,
             params: self.file.ebizzy.clone(),
             lock: Lock::Ticket,
             inject: None,

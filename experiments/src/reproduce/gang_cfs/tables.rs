@@ -1,5 +1,5 @@
 //! Which runs each published number needs, and what becomes of their answers.
-use plan::{Axes, Flush, HostPolicy, Mode, Spin};
+use plan::{Axes, Flush, HostPolicy, Mode, Spin, Workload};
 
 use super::published::{Gains, Published};
 use super::runs::{Answer, Asked, Question};
@@ -18,7 +18,7 @@ pub(super) fn all(published: &Published, asked: &mut Asked) -> Vec<Table> {
     tables.push(ple_parameters(published, asked));
     tables.push(yield_on_hlt(published, asked));
     tables.push(flush_wait(published, asked));
-    tables.push(counters(asked));
+    tables.push(counters(published, asked));
     tables
 }
 
@@ -81,36 +81,61 @@ fn column_axes(machine: &str, policy: HostPolicy, pin: bool) -> Axes {
     Axes { host_policy, flush: Flush::Ipi, spin, pin }
 }
 
-/// `100 (new - old) / old`.
-fn gain(new: Answer, old: Answer) -> f64 {
-    if old.rate > 0.0 { 100.0 * (new.rate - old.rate) / old.rate } else { 0.0 }
+/// The workloads of the gain tables: the one that everything else is about, then the others.
+pub(super) const WORKLOADS: [Workload; 1] = [Workload::Ebizzy];
+
+/// Published in seconds, of which fewer are better: `100 (old - new) / old`, and a time is what a rate divides.
+const TIMED: [Workload; 2] = [Workload::Hackbench, Workload::Kernbench];
+
+/// A row of a gain table.
+pub(super) fn gain_row(workload: Workload, vms: u32) -> String {
+    format!("{workload}, {vms} VMs")
+}
+
+fn gain(workload: Workload, new: Answer, old: Answer) -> f64 {
+    match (TIMED.contains(&workload), new.rate > 0.0, old.rate > 0.0) {
+        (false, _, true) => 100.0 * (new.rate - old.rate) / old.rate,
+        (true, true, _) => 100.0 * (1.0 - old.rate / new.rate),
+        _ => 0.0,
+    }
 }
 
 fn gain_table(gains: &Gains, asked: &mut Asked) -> Table {
     let mut cells = Vec::new();
-    for line in &gains.ebizzy {
-        let vms = count(line[0]);
-        let mut ask =
-            |policy, pin| asked.ask(Question::of(&gains.machine, column_axes(&gains.machine, policy, pin), vms));
-        let [base, pin] = [ask(HostPolicy::Cfs, false), ask(HostPolicy::Cfs, true)];
-        let [v1, v2] = [ask(HostPolicy::GangNext, true), ask(HostPolicy::Gang, true)];
-        for (i, (new, old)) in [(v1, base), (v1, pin), (v2, base), (v2, pin)].into_iter().enumerate() {
-            let (row, column) = (row(vms), GAIN_COLUMNS[i].to_owned());
-            cells.push(Cell { row, column, published: Some(line[i + 1]), ours: Some(gain(new, old)), ratio: None });
+    for workload in WORKLOADS {
+        for line in gains.rows.get(&workload).into_iter().flatten() {
+            let vms = count(line[0]);
+            let mut ask = |policy, pin| {
+                let axes = column_axes(&gains.machine, policy, pin);
+                asked.ask(Question { workload, ..Question::of(&gains.machine, axes, vms) })
+            };
+            let [base, pin] = [ask(HostPolicy::Cfs, false), ask(HostPolicy::Cfs, true)];
+            let [v1, v2] = [ask(HostPolicy::GangNext, true), ask(HostPolicy::Gang, true)];
+            for (i, (new, old)) in [(v1, base), (v1, pin), (v2, base), (v2, pin)].into_iter().enumerate() {
+                let (row, column) = (gain_row(workload, vms), GAIN_COLUMNS[i].to_owned());
+                let ours = Some(gain(workload, new, old));
+                cells.push(Cell { row, column, published: Some(line[i + 1]), ours, ratio: None });
+            }
         }
     }
-    let mut notes = vec!["Gains in per cent: 100 x (new - old) / old. Not fitted."];
+    let mut notes = vec!["Gains in per cent, positive is better. Not fitted."];
     if gains.machine == "ple" {
-        notes.push("Every column runs with PLE: base is the mode ple, V1 is gang-next-ple, V2 is gang-ple.");
+        notes.push(
+            "Every column runs with PLE: base is the mode ple, V1 is gang-next-ple, V2 is gang-ple, pin is ple, pinned.",
+        );
     }
-    Table::new(&gains.id, "ebizzy, gain of gang scheduling", &notes, cells)
+    table_of(gains, &notes, cells)
+}
+
+fn table_of(gains: &Gains, notes: &[&str], cells: Vec<Cell>) -> Table {
+    Table::new(&gains.id, "gain of gang scheduling, V1 and V2, against base and against pinned vCPUs", notes, cells)
 }
 
 /// What the gain tables imply without saying it: (1 + V2/base) / (1 + V2/pin).
 fn implied_pin(published: &Published, asked: &mut Asked) -> Table {
     let mut cells = Vec::new();
     for gains in &published.gains {
-        for line in &gains.ebizzy {
+        for line in gains.rows.get(&Workload::Ebizzy).into_iter().flatten() {
             let vms = count(line[0]);
             let implied = (1.0 + line[3] / 100.0) / (1.0 + line[4] / 100.0);
             let mut ask = |pin| {
@@ -175,21 +200,45 @@ fn flush_wait(published: &Published, asked: &mut Asked) -> Table {
     Table::new("flush-wait", "ebizzy, share of time in the wait for flushes", &notes, cells)
 }
 
-/// How often the host is busy with itself: published only for other guests, so ours stand alone.
-fn counters(asked: &mut Asked) -> Table {
+/// How often the host is busy with itself: those of which something is published, then ours alone.
+fn counters(published: &Published, asked: &mut Asked) -> Table {
     let mut cells = Vec::new();
-    for (machine, name, mode) in [
-        ("nonple", "base", Mode::Base),
-        ("nonple", "gang", Mode::Gang),
-        ("ple", "ple", Mode::Ple),
-        ("ple", "gang-ple", Mode::GangPle),
-    ] {
-        let answer = asked.ask(Question::of(machine, mode.axes(), 8));
-        let row = format!("{machine} {name}");
-        cells.push(Cell::new(&row, "switches_per_s_cpu", None, answer.switches_per_s));
-        cells.push(Cell::new(&row, "migrations_per_s", None, answer.migrations_per_s));
-        cells.push(Cell::new(&row, "exits_per_s", None, answer.exits_per_s));
+    for line in published.counters.iter().filter(|line| WORKLOADS.contains(&line.workload)) {
+        for (i, policy) in [HostPolicy::Cfs, HostPolicy::Gang].into_iter().enumerate() {
+            let axes = column_axes(&line.machine, policy, policy == HostPolicy::Gang);
+            let workload = line.workload;
+            let answer = asked.ask(Question { workload, ..Question::of(&line.machine, axes, line.vms) });
+            let row = format!("{workload}, {} VMs, {} {}", line.vms, line.machine, axes.host_policy);
+            let switches = line.switches[i] / line.seconds / 8.0;
+            cells.push(Cell::new(&row, "switches_per_s_cpu", Some(switches), answer.switches_per_s));
+            cells.push(Cell::new(
+                &row,
+                "migrations_per_s",
+                Some(line.migrations[i] / line.seconds),
+                answer.migrations_per_s,
+            ));
+        }
     }
-    let notes = ["The published counts are of other workloads and of 32-bit guests, so nothing stands beside these."];
-    Table::new("counters", "ebizzy, 8 VMs: switches, migrations, exits", &notes, cells)
+    for (machine, mode) in [("nonple", Mode::Base), ("nonple", Mode::Gang), ("ple", Mode::Ple), ("ple", Mode::GangPle)]
+    {
+        let answer = asked.ask(Question::of(machine, mode.axes(), 8));
+        let row = format!("ebizzy, 8 VMs, {machine} {mode}");
+        let mut alone = |column: &str, ours| {
+            cells.push(Cell {
+                row: row.clone(),
+                column: column.into(),
+                published: None,
+                ours: Some(ours),
+                ratio: None,
+            });
+        };
+        alone("switches_per_s_cpu", answer.switches_per_s);
+        alone("migrations_per_s", answer.migrations_per_s);
+        alone("exits_per_s", answer.exits_per_s);
+    }
+    let notes = [
+        "The published counts are of the whole host, its other threads included; those of ebizzy are of 32-bit guests.",
+        "What specjbb and hackbench counted is not shown: over how long is not published.",
+    ];
+    Table::new("counters", "switches and migrations of the host, exits of the guests", &notes, cells)
 }
