@@ -83,7 +83,8 @@ impl Fit {
 /// # Errors
 /// As [`super::gang_cfs`].
 pub fn sensitivity(protocol: Protocol, seed: u64) -> Result<Reproduction, EngineError> {
-    let fit = Fit::with(protocol.into(), seed)?;
+    let effort = if protocol == Protocol::Quick { Effort::Quick } else { Effort::Fit };
+    let fit = Fit::with(effort, seed)?;
     let before = fit.rates()?;
     let columns: Vec<String> =
         COLUMNS.iter().flat_map(|(name, ..)| VMS.map(|vms| format!("{name}, {vms} VMs"))).collect();
@@ -111,7 +112,7 @@ pub fn sensitivity(protocol: Protocol, seed: u64) -> Result<Reproduction, Engine
         schema: SCHEMA,
         experiment: "gang-cfs --sensitivity",
         title: "Gang scheduling in CFS: what the fitted numbers rest on".into(),
-        setup: format!("machine nonple; fitted: {}", values.join(", ")),
+        setup: format!("runs as long as those of the fit; machine nonple; fitted: {}", values.join(", ")),
         seed,
         protocol: protocol.name(),
         tables: vec![Table::new("sensitivity", "each fitted value halved and doubled, one at a time", &notes, cells)],

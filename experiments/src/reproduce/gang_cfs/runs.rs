@@ -1,6 +1,7 @@
 //! The runs behind the cells: each question once, all cores, answers in a fixed order.
 use std::collections::{BTreeMap, BTreeSet};
 
+use hostsched::policy::PleSwitches;
 use plan::{Axes, Control, CpuList, Engine, EngineError, Lock, RunPlan, Sched, Workload, WorkloadParams};
 use serde::Deserialize;
 use sim::{Machine, Options, Sim};
@@ -21,6 +22,7 @@ pub(super) struct Question {
     pub(super) yield_on_hlt: bool,
     pub(super) ple_gap: u64,
     pub(super) ple_window: u64,
+    pub(super) ple: PleSwitches,
 }
 
 impl Question {
@@ -36,6 +38,7 @@ impl Question {
             yield_on_hlt: true,
             ple_gap: 128,
             ple_window: 4096,
+            ple: PleSwitches::default(),
         }
     }
 
@@ -57,6 +60,8 @@ pub(super) struct Answer {
     pub(super) flush_wait: f64,
     /// Pause-loop exits a second, all CPUs.
     pub(super) pause_exits_per_s: f64,
+    /// Directed yields a second that boosted somebody, all CPUs.
+    pub(super) yields_per_s: f64,
     /// Reads through old translations.
     pub(super) stale_reads: f64,
     /// Context switches a second, a CPU.
@@ -260,6 +265,7 @@ impl Plans {
             halt_once: q.halt_once,
             yield_on_hlt: q.yield_on_hlt,
             ple_gap_cycles: q.ple_gap,
+            ple: q.ple,
             stagger_ns: stagger,
             ..Options::default()
         };
@@ -272,6 +278,7 @@ impl Plans {
             rate: record.records_per_s / f64::from(q.vms),
             flush_wait: record.guest_profile.iter().filter_map(waits).sum(),
             pause_exits_per_s: per_s(plan::metric::SPIN_HINTS),
+            yields_per_s: per_s(plan::metric::YIELDS),
             stale_reads: float(record.stale_reads),
             switches_per_s: per_s(plan::metric::SWITCHES) / 8.0,
             migrations_per_s: per_s(plan::metric::MIGRATIONS),
@@ -307,6 +314,7 @@ fn mean(runs: &[Answer]) -> Answer {
         rate: of(|a| a.rate),
         flush_wait: of(|a| a.flush_wait),
         pause_exits_per_s: of(|a| a.pause_exits_per_s),
+        yields_per_s: of(|a| a.yields_per_s),
         stale_reads: of(|a| a.stale_reads),
         switches_per_s: of(|a| a.switches_per_s),
         migrations_per_s: of(|a| a.migrations_per_s),
