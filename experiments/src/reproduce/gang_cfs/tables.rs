@@ -84,7 +84,8 @@ fn column_axes(machine: &str, policy: HostPolicy, pin: bool) -> Axes {
 }
 
 /// The workloads of the gain tables: the one that everything else is about, then the others.
-pub(super) const WORKLOADS: [Workload; 1] = [Workload::Ebizzy];
+pub(super) const WORKLOADS: [Workload; 5] =
+    [Workload::Ebizzy, Workload::Kernbench, Workload::Specjbb, Workload::Hackbench, Workload::Dbench];
 
 /// Published in seconds, of which fewer are better: `100 (old - new) / old`, and a time is what a rate divides.
 const TIMED: [Workload; 2] = [Workload::Hackbench, Workload::Kernbench];
