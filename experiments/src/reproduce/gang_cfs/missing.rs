@@ -15,7 +15,7 @@ pub(super) const TEXT: &[&str] = &[
     "Time in the flush wait under gang: published 23 and 7 %, ours less, most of all with PLE. Here fellows answer their leader \
      within microseconds, and a flush costs one interrupt for all targets; theirs did when their handlers let them.",
     "PLE: directed yield is too good here. Ours needs about one exit for a record, the published counts say six, at 27 us of \
-     spinning each, and 45 % of the guests' time against a seventh. So base is too fast and gang gains too little; V1 gains too \
+     spinning each, and 45 % of the guests' time against 14 %. So base is too fast and gang gains too little; V1 gains too \
      much, because here the hint that a fellow may refuse is refused more seldom once nobody spins long. None of what later \
      kernels changed about the receivers explains it (table ple-switches), nor do costs: the exits at ple_window 2048 bound \
      exit, walk and switch together to a few us. Suspected: waits that no boost of a sibling shortens, such as targets with \
