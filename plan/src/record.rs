@@ -58,13 +58,19 @@ pub struct Placement {
     pub last_cpu: Vec<Vec<u32>>,
 }
 
-/// A histogram in five numbers, and whole for later analysis.
+/// A histogram in a few numbers, and whole for later analysis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HistogramSummary {
     /// Median in ns.
     pub p50_ns: u64,
+    /// 90th percentile in ns; 0 in results of versions that did not write it.
+    #[serde(default)]
+    pub p90_ns: u64,
     /// 99th percentile in ns.
     pub p99_ns: u64,
+    /// 99.9th percentile in ns; 0 in results of versions that did not write it.
+    #[serde(default)]
+    pub p999_ns: u64,
     /// Largest value in ns.
     pub max_ns: u64,
     /// Number of values.
@@ -82,7 +88,9 @@ impl HistogramSummary {
         let encoded = !histogram.is_empty() && V2Serializer::new().serialize(histogram, &mut bytes).is_ok();
         Self {
             p50_ns: histogram.value_at_quantile(0.50),
+            p90_ns: histogram.value_at_quantile(0.90),
             p99_ns: histogram.value_at_quantile(0.99),
+            p999_ns: histogram.value_at_quantile(0.999),
             max_ns: histogram.max(),
             count: histogram.len(),
             hdr_v2_hex: encoded.then(|| bytes.iter().map(|b| format!("{b:02x}")).collect()),
@@ -108,8 +116,8 @@ mod tests {
         let mut histogram = Histogram::<u64>::new_with_bounds(1, 1_000_000, 3).unwrap();
         (1..=1000).for_each(|ns| histogram.record(ns).unwrap());
         let summary = HistogramSummary::of(&histogram);
-        let figures = (summary.p50_ns, summary.p99_ns, summary.max_ns, summary.count);
-        assert_eq!(figures, (500, 990, 1000, 1000));
+        let figures = (summary.p50_ns, summary.p90_ns, summary.p99_ns, summary.p999_ns, summary.max_ns, summary.count);
+        assert_eq!(figures, (500, 900, 990, 999, 1000, 1000));
         assert_eq!(summary.whole(), Some(histogram));
     }
 
