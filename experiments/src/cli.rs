@@ -1,5 +1,6 @@
 //! The command line. stdout is the result, stderr is everything else.
 
+mod compare;
 mod doctor;
 mod engine;
 mod event_log;
@@ -8,6 +9,7 @@ mod gang;
 mod limits;
 mod list;
 mod merge;
+mod pages;
 mod progress;
 mod report;
 mod reproduce;
@@ -25,6 +27,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+pub use compare::{COMPARE_EXAMPLES, CompareArgs};
 pub use doctor::DoctorArgs;
 pub use export::{ExportArgs, HlogArgs};
 pub use gang::GangArgs;
@@ -44,8 +47,8 @@ use crate::topology::{TopologyArgs, topology_command};
 /// Compare remedies for overcommitted SMP virtual machines
 #[derive(Debug, Parser)]
 #[command(name = "vmmlab", version, about, max_term_width = 100, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 ok, 1 a run failed its checks, 2 usage, 4 cannot run on this host, \
-    70 fault of vmmlab, 130 interrupted")]
+#[command(after_help = "Exit codes: 0 ok, 1 a run failed its checks, or a regression, 2 usage, 3 inconclusive or \
+    not comparable, 4 cannot run on this host, 70 fault of vmmlab, 130 interrupted")]
 pub struct Cli {
     /// Colours
     #[arg(
@@ -71,6 +74,8 @@ pub enum Command {
     Sweep(Box<SweepArgs>),
     /// Join the shares of a sweep
     Merge(MergeArgs),
+    /// Compare results: two versions, two hosts, or the modes of one run
+    Compare(CompareArgs),
     /// Say what this host offers, and what will be missing (exit code 4 without a usable KVM)
     Doctor(DoctorArgs),
     /// Show or change which cgroups are gangs
@@ -110,6 +115,7 @@ pub fn execute(cli: &Cli, arguments: &[String]) -> Result<Exit, Error> {
         Command::Run(args) => run::run(args, arguments),
         Command::Sweep(args) => sweep::sweep(args, arguments),
         Command::Merge(args) => merge::merge(args),
+        Command::Compare(args) => compare::compare(args),
         Command::Doctor(args) => doctor::doctor(args),
         Command::Gang(args) => gang::gang(args),
         Command::Topology(args) => topology(args),

@@ -4,20 +4,27 @@ use std::path::{Path, PathBuf};
 
 use plan::{EngineError, PlanError};
 
+use crate::compare::CompareError;
+
 /// Exit codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
     /// Done.
     Ok = 0,
-    /// A run failed its own checks: stale read, lost kick, injected fault caught, watchdog, guest crash.
+    /// A run failed its own checks: stale read, lost kick, injected fault caught, watchdog, guest crash. Of `compare`: a
+    /// regression.
     Failed = 1,
     /// The command line or a file asks for what cannot be.
     Usage = 2,
+    /// Nothing can be concluded, or unlike things were to be compared.
+    Inconclusive = 3,
     /// This host cannot run it: no usable KVM.
     Unsupported = 4,
     /// A fault of vmmlab itself.
     Internal = 70,
+    /// `compare --bisect`: this commit says nothing; `git bisect run` skips it.
+    Skip = 125,
     /// Stopped from outside.
     Interrupted = 130,
 }
@@ -57,6 +64,12 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A result cannot be read.
+    #[error(transparent)]
+    Result(#[from] crate::result::ReadError),
+    /// Results cannot be compared.
+    #[error(transparent)]
+    Compare(#[from] crate::compare::CompareError),
     /// A file cannot be read or written.
     #[error("Cannot {verb} {}", .path.display())]
     File {
@@ -92,7 +105,10 @@ impl Error {
     #[must_use]
     pub fn exit(&self) -> Exit {
         match self {
+            Self::Compare(CompareError::NotAlike(_) | CompareError::NothingInCommon { .. }) => Exit::Inconclusive,
             Self::Usage(_)
+            | Self::Result(_)
+            | Self::Compare(_)
             | Self::Plan(_)
             | Self::Topology(_)
             | Self::Out { .. }

@@ -4,13 +4,20 @@
 //! does not know. `docs/results.md` explains it by example.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use plan::{RunRecord, RunStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::compare::{self, Verdict};
 use crate::experiment::Experiment;
 use crate::host::Fingerprint;
+
+/// Largest file that is read: a thousand blocks of ten modes have a tenth of it.
+const BYTES_MAX: u64 = 256 << 20;
 
 /// The name of this schema.
 pub const SCHEMA: &str = "vmmlab.result/1";
@@ -70,41 +77,89 @@ pub struct Change {
     pub confidence: Option<f64>,
     /// Blocks in which both modes ran.
     pub blocks: usize,
+    /// The verdict, after Holm's correction over all modes of the run.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
+    /// For UNCLEAR: blocks that would settle it; `null` if that is more than 1,000.
+    #[serde(default)]
+    pub blocks_to_settle: Option<usize>,
+}
+
+/// Why a result cannot be read. Each is one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file system refuses.
+    #[error("Cannot read {}: {source}; name a run directory or its result.json", .path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// More than any result has.
+    #[error("Cannot read {}: it is larger than the {} MiB that a result may have", .path.display(), BYTES_MAX >> 20)]
+    TooLarge {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// Some other JSON.
+    #[error("{} is no {SCHEMA}: its schema is '{found}'", .path.display())]
+    Schema {
+        /// Which file.
+        path: PathBuf,
+        /// What it says that it is.
+        found: String,
+    },
+    /// No JSON, or damaged.
+    #[error("{} is no {SCHEMA}, or is damaged: {source}", .path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What was expected, and where.
+        source: serde_json::Error,
+    },
+}
+
+/// Reads a result: a run directory, or its `result.json`. Fields that this version does not know are ignored.
+///
+/// # Errors
+/// One sentence that names the file.
+pub fn read(path: &Path) -> Result<ResultFile, ReadError> {
+    /// What every version of every schema has.
+    #[derive(Deserialize)]
+    struct Head {
+        schema: Option<String>,
+    }
+
+    let path = if path.is_dir() { path.join("result.json") } else { path.to_owned() };
+    let io = |source| ReadError::Io { path: path.clone(), source };
+    let mut bytes = Vec::new();
+    File::open(&path).map_err(io)?.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(ReadError::TooLarge { path });
+    }
+    let damaged = |source| ReadError::Damaged { path: path.clone(), source };
+    let head: Head = serde_json::from_slice(&bytes).map_err(damaged)?;
+    match head.schema {
+        Some(schema) if schema == SCHEMA => serde_json::from_slice(&bytes).map_err(damaged),
+        other => Err(ReadError::Schema { path, found: other.unwrap_or_else(|| "none".into()) }),
+    }
 }
 
 impl ResultFile {
     /// Fills in `summary` from `runs`.
     pub fn summarize(&mut self) {
-        let reference = self.experiment.reference().unwrap_or_default().to_owned();
+        let changes = compare::primary(self);
         let row = |mode: &str| {
-            let own = self.good(mode);
-            let change = (mode != reference).then(|| change(&own, &self.good(&reference), &reference)).flatten();
-            let rates: Vec<f64> = own.values().copied().collect();
-            RowSummary { mode: mode.into(), blocks: own.len(), records_per_s: stats::median(&rates), change }
+            let rates: Vec<f64> = self.good_runs(mode).map(|run| run.records_per_s).collect();
+            let change = changes.iter().find(|change| change.mode == mode).map(|found| found.change.clone());
+            RowSummary { mode: mode.into(), blocks: rates.len(), records_per_s: stats::median(&rates), change }
         };
         self.summary = self.experiment.plans.iter().map(|plan| row(&plan.mode)).collect();
-    }
-
-    /// Records per second of the good runs of a mode, by block.
-    fn good(&self, mode: &str) -> BTreeMap<u32, f64> {
-        self.good_runs(mode).map(|run| (run.block, run.records_per_s)).collect()
     }
 
     /// The runs of a mode that passed their checks and ran their whole time.
     pub(crate) fn good_runs<'a>(&'a self, mode: &'a str) -> impl Iterator<Item = &'a RunRecord> {
         self.runs.iter().filter(move |run| run.mode == mode && run.status == RunStatus::Ok)
     }
-}
-
-fn change(own: &BTreeMap<u32, f64>, reference: &BTreeMap<u32, f64>, against: &str) -> Option<Change> {
-    let (of, to): (Vec<f64>, Vec<f64>) =
-        own.iter().filter_map(|(block, rate)| Some((*rate, *reference.get(block)?))).unzip();
-    let found = stats::Tests::default().paired(&stats::log_ratios(&of, &to)?)?;
-    Some(Change {
-        against: against.into(),
-        percent: stats::percent(found.centre),
-        interval_percent: found.interval.map(|i| [stats::percent(i.low), stats::percent(i.high)]),
-        confidence: found.interval.map(|i| i.confidence),
-        blocks: found.blocks_min(),
-    })
 }

@@ -3,10 +3,14 @@
 //! Order: failed runs first, because nothing below them may be believed before they are understood. Then the figures.
 //! The last line is the command that reproduces the page. At most 100 columns; colours repeat what words say.
 
+mod bands;
+mod comparison;
+mod explain;
+mod export;
 pub(crate) mod figure;
 pub(crate) mod grid;
+mod layout;
 pub(crate) mod notes;
-mod why;
 
 use std::fmt::Write;
 
@@ -14,10 +18,17 @@ use clap::builder::styling::{AnsiColor, Style};
 use plan::{RunPlan, RunStatus, Workload};
 use stats::BLOCKS_MIN;
 
-pub use why::LEGEND;
+pub use bands::legend;
+pub use comparison::{Medium, text as comparison_text};
+pub use explain::{definition, explain};
+pub use export::{comparison_csv, comparison_markdown, result_csv, result_markdown};
 
+use crate::compare::{self, Request, Verdict};
 use crate::result::{ResultFile, RowSummary};
 use grid::Column;
+
+/// The width of a mail.
+const MAIL_COLUMNS: usize = 78;
 
 const BOLD: Style = Style::new().bold();
 const ALARM: Style = AnsiColor::Red.on_default().bold();
@@ -27,14 +38,33 @@ const ALARM: Style = AnsiColor::Red.on_default().bold();
 pub fn render(result: &ResultFile, where_to: &str) -> String {
     let mut page = String::new();
     failures(&mut page, result);
-    header(&mut page, result);
+    asked(result).iter().for_each(|(key, text)| line(&mut page, key, text));
+    page.push('\n');
     rates(&mut page, result);
-    mechanism(&mut page, result);
+    bands(&mut page, result);
     notes::notes(&mut page, result);
     page.push('\n');
     line(&mut page, "result", where_to);
     // Writing to a String cannot fail.
     let _ = writeln!(page, "{}", grid::wrap_command(&format!("{:<8} {}", "again", result.command), 9));
+    page
+}
+
+/// The result for a mail: 78 columns of ASCII. Several modes are compared, of one the medians are listed.
+#[must_use]
+pub fn mail(result: &ResultFile) -> String {
+    let mut page = String::new();
+    let mut line = |key: &str, text: &str| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(page, "{}", grid::wrap_to(&format!("{key:<8} {text}"), 9, MAIL_COLUMNS));
+    };
+    asked(result).iter().for_each(|(key, text)| line(key, text));
+    line("again", &result.command);
+    page.push('\n');
+    match compare::compare(&[("", result)], &Request::default()) {
+        Ok(comparison) => page.push_str(&comparison_text(&comparison, Medium::Mail)),
+        Err(_) => page.push_str(&export::medians(result)),
+    }
     page
 }
 
@@ -62,13 +92,6 @@ fn failures(page: &mut String, result: &ResultFile) {
     if !page.is_empty() {
         page.push('\n');
     }
-}
-
-fn header(page: &mut String, result: &ResultFile) {
-    for (key, text) in asked(result) {
-        line(page, key, &text);
-    }
-    page.push('\n');
 }
 
 /// What was asked: keywords and what stands behind them. Empty for an experiment without plans.
@@ -159,19 +182,27 @@ fn rates(page: &mut String, result: &ResultFile) {
         Column::figures(["", records.as_str()], rows.iter().map(|row| row.records_per_s.map(figure::rate))),
         Column::figures(["", "change"], rows.iter().map(|row| change(row, result))),
         Column::figures(["", interval_head.as_str()], rows.iter().map(interval)),
+        Column::words("verdict", rows.iter().map(verdict)),
     ];
     push_grid(page, ["", "mode"], rows, columns);
-    let fewest = rows.iter().filter_map(|row| row.change.as_ref()).map(|change| change.blocks).min();
-    if let Some(blocks) = fewest.filter(|blocks| *blocks < BLOCKS_MIN) {
-        line(
-            page,
-            "",
-            &format!(
-                "no interval: {BLOCKS_MIN} complete blocks are needed and there {}, so a change is a figure, not a \
-                 finding; see --blocks",
-                if blocks == 1 { "is 1".into() } else { format!("are {blocks}") }
-            ),
+    rules(page, rows);
+}
+
+/// What to know when reading the verdicts.
+fn rules(page: &mut String, rows: &[RowSummary]) {
+    let changes = || rows.iter().filter_map(|row| row.change.as_ref());
+    let (Some(blocks), compared) = (changes().map(|change| change.blocks).min(), changes().count()) else { return };
+    if blocks < BLOCKS_MIN {
+        let there = if blocks == 1 { "is 1".into() } else { format!("are {blocks}") };
+        let text = format!(
+            "no verdict: {BLOCKS_MIN} complete blocks are needed and there {there}, so a change is a figure, not a \
+             finding; see --blocks"
         );
+        line(page, "", &text);
+    } else if changes().any(|change| change.verdict == Some(Verdict::Unclear)) {
+        let over = if compared > 1 { format!(", corrected for {compared} comparisons") } else { String::new() };
+        let text = format!("UNCLEAR (n): n blocks would settle it, if the change stays what it is{over}; see --blocks");
+        line(page, "", &text);
     }
 }
 
@@ -185,27 +216,44 @@ fn change(row: &RowSummary, result: &ResultFile) -> Option<String> {
     row.change.as_ref().map(|change| format!("{} %", figure::signed(change.percent)))
 }
 
+/// The verdict, and for UNCLEAR the blocks that would settle it.
+fn verdict(row: &RowSummary) -> String {
+    let change = row.change.as_ref();
+    match change.and_then(|change| Some((change.verdict?, change.blocks_to_settle))) {
+        None => figure::MISSING.into(),
+        Some((Verdict::Unclear, Some(blocks))) => format!("UNCLEAR ({blocks})"),
+        Some((verdict, _)) => verdict.to_string(),
+    }
+}
+
 fn interval(row: &RowSummary) -> Option<String> {
     let [low, high] = row.change.as_ref()?.interval_percent?;
     Some(format!("[{}, {}] %", figure::signed(low), figure::signed(high)))
 }
 
-fn mechanism(page: &mut String, result: &ResultFile) {
+/// COST and WHY: medians of every mode.
+fn bands(page: &mut String, result: &ResultFile) {
     let rows = &result.summary;
-    let columns: Vec<Column> = why::COLUMNS
-        .iter()
-        .map(|column| {
-            let cells = rows.iter().map(|row| {
-                let values: Vec<f64> = result.good_runs(&row.mode).filter_map(column.value).collect();
-                stats::median(&values).map(column.show)
-            });
-            Column::figures(column.head, cells)
-        })
-        .collect();
-    if columns.iter().any(|column| column.cells.iter().any(|cell| cell != figure::MISSING)) {
-        page.push('\n');
-        push_grid(page, ["why", "mode"], rows, columns);
-        line(page, "", "`vmmlab list` explains the columns");
+    let mut any = false;
+    for (name, band) in [("cost", bands::COST), ("why", bands::WHY)] {
+        let columns: Vec<Column> = band
+            .iter()
+            .map(|column| {
+                let cells = rows.iter().map(|row| {
+                    let values: Vec<f64> = result.good_runs(&row.mode).filter_map(|run| column.value(run)).collect();
+                    stats::median(&values).map(|value| column.show(value))
+                });
+                Column::figures(column.head, cells)
+            })
+            .collect();
+        if columns.iter().any(|column| column.cells.iter().any(|cell| cell != figure::MISSING)) {
+            page.push('\n');
+            push_grid(page, [name, "mode"], rows, columns);
+            any = true;
+        }
+    }
+    if any {
+        line(page, "", "`vmmlab list` explains the columns; `vmmlab compare` of the result has their verdicts");
     }
 }
 

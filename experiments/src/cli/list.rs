@@ -8,7 +8,7 @@ use plan::{Mode, Workload};
 use super::print;
 use crate::exit::{Error, Exit};
 use crate::simulator;
-use crate::table::{LEGEND, grid};
+use crate::table::{grid, legend};
 
 pub(super) fn list() -> Result<Exit, Error> {
     let mut page = String::from("Modes\n  name       host policy  flush      spin  vCPUs   what it does\n");
@@ -28,7 +28,7 @@ pub(super) fn list() -> Result<Exit, Error> {
     workloads(&mut page);
     machines(&mut page);
     topologies(&mut page);
-    let _ = writeln!(page, "\nColumns of the table\n{LEGEND}");
+    let _ = writeln!(page, "\nMetrics\n{}", legend());
     print(&page)?;
     Ok(Exit::Ok)
 }

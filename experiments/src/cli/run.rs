@@ -6,16 +6,15 @@ use plan::format_ns;
 
 use super::engine::{Place, simulate, threads};
 use super::event_log::Log;
-use super::print;
 use super::progress::Progress;
-use super::run_args::{Format, RunArgs};
+use super::run_args::RunArgs;
+use super::{pages, print};
 use crate::driver;
 use crate::exit::{Error, Exit};
 use crate::experiment::Experiment;
 use crate::interrupt::{Stop, Watch};
 use crate::recording::{Context, Recording};
 use crate::store::Store;
-use crate::table;
 use crate::traced::traced;
 
 pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
@@ -53,10 +52,7 @@ pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
     drop(watch);
     log.iter().try_for_each(Log::write)?;
 
-    match args.format {
-        Format::Table => print(&table::render(&outcome.result, &result_file.to_string_lossy()))?,
-        Format::Json => print(&format!("{}\n", serde_json::to_string_pretty(&outcome.result).unwrap_or_default()))?,
-    }
+    print(&pages::of_result(&outcome.result, &result_file.to_string_lossy(), args.format)?)?;
     let exit = outcome.exit();
     match outcome.error {
         Some(error) => Err(error.into()),

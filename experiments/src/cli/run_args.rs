@@ -9,6 +9,7 @@ use super::sim_args::SimulatorArgs;
 use super::trace::TraceOptions;
 use crate::exit::Error;
 use crate::experiment::{Experiment, Metrics};
+use crate::format::OutputFormat;
 use crate::row::{Overrides, Row};
 use crate::units::{Seed, Time};
 
@@ -197,12 +198,12 @@ pub struct RunArgs {
     #[arg(
         long,
         value_enum,
-        value_name = "table|json",
+        value_name = OutputFormat::NAMES,
         default_value = "table",
         hide_possible_values = true,
         help_heading = "Output"
     )]
-    pub format: Format,
+    pub format: OutputFormat,
     /// Directory to make [default: vmmlab-runs/run/UTC-ID]
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,

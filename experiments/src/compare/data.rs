@@ -147,8 +147,10 @@ pub struct Side {
     pub input: usize,
     /// The mode.
     pub mode: String,
+    /// The side in words: the mode, or the part of it.
+    pub label: String,
     /// The axes in force.
-    pub axes: Axes,
+    pub axes: Option<Axes>,
     /// The blocks with a good run, in order.
     pub blocks: Vec<u32>,
     /// Their seeds.

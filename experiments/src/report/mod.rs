@@ -25,6 +25,7 @@ use std::path::Path;
 
 use plan::EngineError;
 
+use crate::compare::Comparison;
 use crate::exit::Error;
 use page::Page;
 pub use schedule::{Span, Traces};
@@ -45,6 +46,14 @@ pub fn report(path: &Path, traces: &Traces<'_>) -> Result<String, Error> {
         Source::Reproduced(given) => reproduction::page(&given),
     };
     render(&page)
+}
+
+/// The page of a comparison.
+///
+/// # Errors
+/// A template that is broken: a fault of vmmlab itself.
+pub fn of_comparison(compared: &Comparison) -> Result<String, Error> {
+    render(&comparison::page(compared))
 }
 
 /// The page as HTML.

@@ -67,23 +67,28 @@ pub(crate) fn lines(label_head: [&str; 2], labels: &[&str], columns: Vec<Column>
 
 /// Breaks `text` at spaces so that every line fits the page; the later ones are indented by `indent`.
 pub(crate) fn wrap(text: &str, indent: usize) -> String {
-    broken(text, indent, "")
+    broken(text, indent, "", PAGE_COLUMNS)
+}
+
+/// Breaks `text` as [`wrap`] does, for a page of another width.
+pub(crate) fn wrap_to(text: &str, indent: usize, width: usize) -> String {
+    broken(text, indent, "", width)
 }
 
 /// Breaks a command as [`wrap`] does, in the way of a shell: it can be pasted whole.
 pub(crate) fn wrap_command(text: &str, indent: usize) -> String {
-    broken(text, indent, " \\")
+    broken(text, indent, " \\", PAGE_COLUMNS)
 }
 
 /// Breaks `text`; every line but the last ends in `mark`.
-fn broken(text: &str, indent: usize, mark: &str) -> String {
+fn broken(text: &str, indent: usize, mark: &str, columns: usize) -> String {
     let body = text.trim_start_matches(' ');
     let mut wrapped = " ".repeat(text.len() - body.len());
     let mut column = wrapped.len();
     let mut first = true;
     for word in body.split(' ') {
         let width = word.chars().count();
-        if !first && column + 1 + width + mark.len() > PAGE_COLUMNS {
+        if !first && column + 1 + width + mark.len() > columns {
             wrapped.push_str(mark);
             wrapped.push('\n');
             wrapped.push_str(&" ".repeat(indent));

@@ -41,6 +41,15 @@ pub enum Source {
 }
 
 impl Source {
+    /// The counter that it shows.
+    #[must_use]
+    pub fn counter(&self) -> Option<&str> {
+        match self {
+            Self::PerSecond(name) | Self::PerFlush(name) | Self::ShareOfCpus(name) | Self::Most(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// The number of this run.
     #[must_use]
     pub fn value(&self, run: &RunRecord) -> Option<f64> {

@@ -1,0 +1,87 @@
+//! COST and WHY of a run: its metrics as columns, a row a mode. What they are stands in [`plan::metric`].
+
+use std::fmt::Write;
+
+use plan::RunRecord;
+use plan::metric::{self, Family, METRICS};
+
+use super::comparison;
+
+/// A column: a metric under a short heading.
+pub(super) struct Narrow {
+    pub(super) head: [&'static str; 2],
+    id: &'static str,
+}
+
+impl Narrow {
+    /// The value of one run.
+    pub(super) fn value(&self, run: &RunRecord) -> Option<f64> {
+        metric::find(self.id)?.value(run)
+    }
+
+    /// How a value is shown.
+    pub(super) fn show(&self, value: f64) -> String {
+        comparison::value(metric::find(self.id).map_or("", |metric| &*metric.unit), Some(value))
+    }
+}
+
+const fn column(first: &'static str, second: &'static str, id: &'static str) -> Narrow {
+    Narrow { head: [first, second], id }
+}
+
+/// What a mode pays: fairness, the neighbours' wait, time, switches.
+pub(super) const COST: &[Narrow] = &[
+    column("fairness", "(Jain)", "fairness_jain"),
+    column("VM min", "/max", "vm_min_max"),
+    column("runq wait", "p99", "runqueue_wait_p99"),
+    column("CPU time", "/record", "cpu_ns_per_record"),
+    column("forced", "idle", "forced_idle"),
+    column("switches", "/s", "switches_per_s"),
+    column("migra-", "tions/s", "migrations_per_s"),
+    column("gang", "IPIs/s", "gang_ipis_per_s"),
+    column("exits", "/s", "exits_per_s"),
+];
+
+/// The mechanism: the flush, the waiting, the gang.
+pub(super) const WHY: &[Narrow] = &[
+    column("flush wait", "p50", "flush_wait_p50"),
+    column("", "p99", "flush_wait_p99"),
+    column("guest", "waits", "guest_waits"),
+    column("IPIs/", "flush", "ipis_per_flush"),
+    column("marks/", "flush", "marks_per_flush"),
+    column("kicks", "/s", "kicks_per_s"),
+    column("yields", "/s", "yields_per_s"),
+    column("lock-h.", "preem./s", "lock_holder_preemptions_per_s"),
+    column("runq wait", "p50", "runqueue_wait_p50"),
+    column("gang", "cover", "gang_coverage"),
+    column("idle", "", "idle"),
+];
+
+/// Every metric in words, by band: what `vmmlab list` prints.
+#[must_use]
+pub fn legend() -> String {
+    let mut text = String::new();
+    for family in Family::ALL {
+        for metric in METRICS.iter().filter(|metric| metric.family == family) {
+            let what =
+                format!("  {:<7} {:<29} {} ({})", family.name(), metric.id, metric.text, metric.direction.words());
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{}", super::grid::wrap(&what, 40));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_is_a_metric_of_its_band() {
+        for (columns, family) in [(COST, Family::Cost), (WHY, Family::Why)] {
+            for column in columns {
+                assert_eq!(metric::find(column.id).map(|metric| metric.family), Some(family), "{}", column.id);
+            }
+        }
+    }
+}
