@@ -314,7 +314,7 @@ fn files_that_are_no_results_are_answered_with_a_sentence() {
         (half, "or is damaged"),
         (other.as_str(), "its schema is 'vmmlab.compare/1'"),
         ("{}", "its schema is 'none'"),
-        (deep.as_str(), "recursion limit"),
+        (deep.as_str(), "or is damaged"),
         (typed.as_str(), "invalid type: integer `7`"),
     ] {
         let path = dir.path().join("result.json");

@@ -21,7 +21,7 @@ pub(super) fn of_result(result: &ResultFile, place: &str, format: OutputFormat) 
             verdicts.map(|found| table::comparison_markdown(&found) + "\n").unwrap_or_default()
                 + &table::result_markdown(result)
         }
-        OutputFormat::Html => report::report(Path::new(place), &Traces::default())?,
+        OutputFormat::Html => report::report(Path::new(place), &Traces { paths: &[], window: None })?,
     })
 }
 

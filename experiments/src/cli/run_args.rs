@@ -17,7 +17,7 @@ use crate::units::{Seed, Time};
 pub const RUN_EXAMPLES: &str = "\
 Examples:
   vmmlab run --vms 8 --mode base,gang,pvflush,ple
-      eight 8-vCPU guests, four remedies, six interleaved blocks: the main job
+      eight 8-vCPU guests, four remedies, eight interleaved blocks: the main job
   vmmlab run --vms 4 --vcpus 2 --mode base,pin,gang
       gangs that fit two CPUs
   vmmlab run --mode base,pvflush --slice 4ms
@@ -116,8 +116,8 @@ pub struct RunArgs {
     pub warmup: Time,
     /// Blocks: each boots and measures every mode once [1 to 1000]
     ///
-    /// Odd blocks run the modes in reverse order. Fewer than 6 blocks give no interval of 95 %.
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = count)]
+    /// Odd blocks run the modes in reverse order. Fewer than 6 give no verdict, and with three modes against a reference it takes 7.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = count)]
     pub blocks: u32,
     /// Seed of everything random [default: a new one, printed]
     #[arg(long, value_name = "N")]
@@ -411,7 +411,7 @@ mod tests {
         let modes: Vec<_> = found.plans.iter().map(|p| p.mode.as_str()).collect();
         assert_eq!(modes, ["base", "gang", "pvflush", "ple"]);
         let plan = &found.plans[0];
-        assert_eq!((plan.vms, plan.vcpus, plan.hz, found.blocks), (2, 8, 1000, 6));
+        assert_eq!((plan.vms, plan.vcpus, plan.hz, found.blocks), (2, 8, 1000, 8));
         assert_eq!((plan.duration_ns, plan.warmup_ns), (3_000_000_000, 500_000_000));
         assert_eq!((plan.gang_cpus, plan.pcpus.to_string()), (4, "0-1,4-5".into()));
         assert_eq!((plan.sched_latency_ns, plan.sched_min_granularity_ns), (None, None));

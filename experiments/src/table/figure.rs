@@ -39,6 +39,11 @@ pub(crate) fn signed(percent: f64) -> String {
     if percent.abs() >= 99.95 { grouped(&format!("{percent:+.0}")) } else { format!("{percent:+.1}") }
 }
 
+/// A ratio: `7.00`.
+pub(crate) fn ratio(value: f64) -> String {
+    three_digits(value)
+}
+
 fn three_digits(value: f64) -> String {
     match value.abs() {
         v if v < 9.995 => format!("{value:.2}"),
