@@ -6,13 +6,13 @@ use plan::RunStatus;
 use plan::metric::{Family, HISTOGRAMS, METRICS};
 
 use super::caveats;
-use super::chart::forest::{self, Effect, Kind};
 use super::chart::{ecdf, percentiles, profile};
 use super::comparison;
 use super::histograms::Latency;
 use super::page::{Block, Cell, Charts, Ids, Page, Section, Table};
 use super::source::Measured;
 use super::words;
+use crate::compare::{self, CompareError, Comparison, Request};
 use crate::result::{ResultFile, RowSummary};
 use crate::table::{self, figure, notes};
 use stats::BLOCKS_MIN;
@@ -24,6 +24,7 @@ const FUNCTIONS: usize = 7;
 pub(super) fn page(measured: &Measured, schedule: Section) -> Page {
     let result = &measured.result;
     let mut ids = Ids::default();
+    let compared = compare::compare(&[("", result)], &Request::default());
     let asked = table::asked(result);
     let lede = asked.iter().find(|(key, _)| *key == "run").map_or_else(|| "No plans.".into(), |(_, text)| text.clone());
     Page {
@@ -31,8 +32,8 @@ pub(super) fn page(measured: &Measured, schedule: Section) -> Page {
         lede: format!("{lede}; begun {}.", result.started),
         alarms: alarms(result),
         sections: vec![
-            Section { id: "verdict", heading: "Verdict", blocks: verdict(result) },
-            Section { id: "forest", heading: "Changes and their intervals", blocks: forests(result, &mut ids) },
+            Section { id: "verdict", heading: "Verdict", blocks: verdict(result, &compared) },
+            Section { id: "forest", heading: "Changes and their intervals", blocks: forests(&compared, &mut ids) },
             Section { id: "latency", heading: "Latency", blocks: latencies(measured, &mut ids) },
             Section { id: "profile", heading: "Where the guests' time went", blocks: profiles(result, &mut ids) },
             schedule,
@@ -66,31 +67,13 @@ fn alarms(result: &ResultFile) -> Vec<[String; 2]> {
     alarms
 }
 
-fn forests(result: &ResultFile, ids: &mut Ids) -> Vec<Block> {
-    let effect = |(series, row): (usize, &RowSummary)| {
-        let change = row.change.as_ref()?;
-        let log = |percent: f64| (percent / 100.0).ln_1p();
-        Some(Effect {
-            label: row.mode.clone(),
-            series,
-            centre: log(change.percent),
-            interval: change.interval_percent.map(|ends| ends.map(log)),
-            margin: 0.0,
-            text: format!("{} %", figure::signed(change.percent)),
-        })
-    };
-    let effects: Vec<Effect> = result.summary.iter().enumerate().filter_map(effect).collect();
-    match forest::draw(&ids.next(), "Change of records per second", Kind::Ratio, &effects) {
-        Some(drawing) => {
-            let caption = "Square: the change against the reference. Line: its interval of at least 95 %; a hollow square has \
-                           none, and is a figure and not a finding.";
-            vec![Charts::narrow(caption, vec![drawing])]
-        }
-        None => vec![Block::Text(comparison::NOTHING.into())],
-    }
+type Compared = Result<Comparison, CompareError>;
+
+fn forests(compared: &Compared, ids: &mut Ids) -> Vec<Block> {
+    compared.as_ref().map_or_else(|_| Vec::new(), |compared| comparison::forests(compared, ids))
 }
 
-fn verdict(result: &ResultFile) -> Vec<Block> {
+fn verdict(result: &ResultFile, compared: &Compared) -> Vec<Block> {
     let reference = result.experiment.reference().unwrap_or_default();
     let row = |row: &RowSummary| {
         let change = match &row.change {
@@ -105,6 +88,7 @@ fn verdict(result: &ResultFile) -> Vec<Block> {
             Cell::figure(change),
             Cell::maybe(interval.map(|[low, high]| format!("[{}, {}] %", figure::signed(low), figure::signed(high)))),
             Cell::figure(row.blocks.to_string()),
+            comparison::word(row.change.as_ref().and_then(|change| change.verdict)),
         ]
     };
     let records = result.experiment.plans.first().map_or("records", |plan| plan.workload.about().records);
@@ -115,17 +99,16 @@ fn verdict(result: &ResultFile) -> Vec<Block> {
             "{} per second, all VMs together: median over the blocks, and the paired change",
             capital(records)
         ),
-        head: [Cell::words("mode")].into_iter().chain(head).collect(),
+        head: [Cell::words("mode")].into_iter().chain(head).chain([Cell::words("verdict")]).collect(),
         rows: result.summary.iter().map(row).collect(),
     })];
-    let changes = || result.summary.iter().filter_map(|row| row.change.as_ref());
-    match changes().map(|change| change.blocks).min() {
-        None => blocks.push(Block::Text(comparison::NOTHING.into())),
-        Some(blocks_min) if blocks_min < BLOCKS_MIN => blocks.push(Block::Text(format!(
-            "no verdict is possible: it takes {BLOCKS_MIN} good blocks a side and there {}, so a change is a figure, not a finding",
-            if blocks_min == 1 { "is 1".into() } else { format!("are {blocks_min}") }
-        ))),
-        Some(_) => {}
+    match compared {
+        Ok(compared) => {
+            blocks.extend(comparison::verdicts(compared));
+            blocks.extend((!compared.notices.is_empty()).then(|| Block::Notes(compared.notices.clone())));
+        }
+        Err(_) if result.summary.len() < 2 => blocks.push(Block::Text(comparison::NOTHING.into())),
+        Err(error) => blocks.push(Block::Text(format!("Nothing is compared: {error}."))),
     }
     blocks.extend(medians(result));
     blocks
