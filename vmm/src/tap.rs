@@ -46,7 +46,7 @@ pub struct Room {
 
 impl Room {
     /// The smallest buffer that is worth having.
-    const EVENTS_MIN: usize = 1024;
+    const EVENTS_MIN: usize = 32;
 
     /// The share of one of `threads` threads.
     #[must_use]

@@ -54,9 +54,9 @@ fn a_trace_of_the_lab_has_what_the_record_counted() {
 fn a_small_buffer_keeps_the_beginning_and_counts_the_rest() {
     let plan = RunPlan { vcpus: 2, ..plan(Mode::Base, 1, Sched::Lab) };
     // Two vCPU threads and the control loop share the room, of which each gets its least.
-    let Some((_, trace)) = traced(&plan, 1000) else { return };
+    let Some((_, trace)) = traced(&plan, 60) else { return };
     assert!(
-        trace.events.len() <= 3 * 1024 && trace.dropped > 0,
+        trace.events.len() <= 3 * 32 && trace.dropped > 0,
         "{} kept, {} dropped",
         trace.events.len(),
         trace.dropped

@@ -160,7 +160,7 @@ fn cells(comparison: &Comparison, pair: &Pair, row: &Row) -> Vec<Cell> {
     vec![
         Cell { text: format!("{who}{}{direction}", words::title(comparison, row)), class: "wraps" },
         Cell { text: words::verdict_text(row), ..word(row.verdict) },
-        Cell::maybe(change.map(|change| words::change_text(change))),
+        Cell::maybe(change.map(words::change_text)),
         Cell::maybe(change.and_then(words::interval_text)),
         Cell::figure(words::value(unit, row.old.centre)),
         Cell::figure(words::value(unit, row.new.centre)),

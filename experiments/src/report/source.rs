@@ -31,7 +31,7 @@ const MODES_MAX: usize = 100;
 pub(super) enum Source {
     Measured(Box<Measured>),
     Compared(Box<Comparison>),
-    Reproduced(Reproduced),
+    Reproduced(Box<Reproduced>),
 }
 
 /// A result with its whole histograms.
@@ -77,7 +77,9 @@ pub(super) fn read(path: &Path) -> Result<Source, Error> {
             Ok(Source::Measured(Box::new(Measured { result, digest, latencies, gaps })))
         }
         Some(compare::SCHEMA) => parse(&file, &bytes, compare::SCHEMA).map(|c| Source::Compared(Box::new(c))),
-        Some(Reproduced::SCHEMA) => parse(&file, &bytes, Reproduced::SCHEMA).map(Source::Reproduced),
+        Some(Reproduced::SCHEMA) => {
+            parse(&file, &bytes, Reproduced::SCHEMA).map(|given| Source::Reproduced(Box::new(given)))
+        }
         other => {
             let found = other.map_or("no schema".into(), |schema| format!("schema '{}'", schema.escape_debug()));
             let right = format!("{}, {} or {}", result::SCHEMA, compare::SCHEMA, Reproduced::SCHEMA);

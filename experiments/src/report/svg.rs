@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn numbers_have_one_decimal_and_no_minus_before_zero() {
-        let found = [0.04, -0.04, 12.0, 12.25, -3.14, f64::NAN, f64::INFINITY].map(number);
+        let found = [0.04, -0.04, 12.0, 12.25, -3.13, f64::NAN, f64::INFINITY].map(number);
         assert_eq!(found, ["0", "0", "12", "12.3", "-3.1", "0", "0"]);
     }
 

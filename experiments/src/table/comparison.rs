@@ -293,8 +293,13 @@ fn side_name(comparison: &Comparison, input: usize) -> &'static str {
 /// A row of zeros on both sides says nothing on a page.
 pub(super) fn says_something(row: &Row) -> bool {
     let zero = |value: Option<f64>| value.is_none_or(|value| value == 0.0);
-    !(zero(row.old.centre) && zero(row.new.centre) && row.verdict != Some(Verdict::Worse))
-        && !(row.verdict == Some(Verdict::Same) && row.change.as_ref().is_some_and(|change| change.p.is_none()))
+    let nothing_there = zero(row.old.centre) && zero(row.new.centre);
+    let nothing_tested = row.change.as_ref().is_some_and(|change| change.p.is_none());
+    match row.verdict {
+        Some(Verdict::Worse) => true,
+        Some(Verdict::Same) => !nothing_there && !nothing_tested,
+        _ => !nothing_there,
+    }
 }
 
 pub(super) fn title<'a>(comparison: &'a Comparison, row: &'a Row) -> &'a str {

@@ -69,7 +69,7 @@ pub(in super::super) fn draw(id: &str, title: &str, timeline: &Timeline) -> Opti
         labels.extend(lane(&mut svg, timeline, *cpu, *top, &at));
     }
     let spinning = on_a_cpu(timeline);
-    for (cpu, stretch) in spinning.iter().flat_map(|(_, stretches)| stretches) {
+    for (cpu, stretch) in spinning.values().flatten() {
         let [from, to] = stretch.map(&at);
         if let Some(top) = lanes.get(cpu).filter(|_| to - from >= NARROW) {
             svg.rect("wait", [from, *top], [to - from, BOX]);
