@@ -33,7 +33,7 @@ pub use export::{ExportArgs, HlogArgs};
 pub use gang::GangArgs;
 pub use merge::MergeArgs;
 pub use report::ReportArgs;
-pub use reproduce::{PageFormat, Published, ReproduceArgs};
+pub use reproduce::{Published, ReproduceArgs};
 pub use run_args::{EngineChoice, Format, RUN_EXAMPLES, RunArgs};
 pub use shell::{CompletionsArgs, ManArgs};
 pub use sim_args::SimulatorArgs;

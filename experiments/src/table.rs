@@ -21,7 +21,7 @@ use stats::BLOCKS_MIN;
 pub use bands::legend;
 pub use comparison::{Medium, text as comparison_text};
 pub use explain::{definition, explain};
-pub use export::{comparison_csv, comparison_markdown, result_csv, result_markdown};
+pub use export::{comparison_csv, comparison_markdown, reproduction_csv, result_csv, result_markdown};
 
 use crate::compare::{self, Request, Verdict};
 use crate::result::{ResultFile, RowSummary};

@@ -21,7 +21,7 @@ fn what_holds_says_so_and_what_does_not_gives_the_command_that_shows_it_again() 
     assert_eq!(good.status.code(), Some(0), "{good:?}");
     assert!(text(&good.stdout).starts_with("3 of 3 cases hold: "), "{good:?}");
 
-    let bad = vmmlab(root.path(), "swarm --seed 1 --cases 25 --inject lost-flush");
+    let bad = vmmlab(root.path(), "swarm --seed 1 --cases 40 --inject lost-flush");
     assert_eq!(bad.status.code(), Some(1), "{bad:?}");
     let said = text(&bad.stdout);
     let again = said.lines().filter_map(|line| line.strip_prefix("  again    vmmlab "));
@@ -40,14 +40,14 @@ fn what_holds_says_so_and_what_does_not_gives_the_command_that_shows_it_again() 
 fn a_case_is_logged_event_by_event() {
     let root = tempfile::tempdir().unwrap();
     let log = |name: &str| {
-        let done = vmmlab(root.path(), &format!("swarm --seed 3 --cases 1 --event-log {name}"));
+        let done = vmmlab(root.path(), &format!("swarm --seed 5 --cases 1 --event-log {name}"));
         assert_eq!(done.status.code(), Some(0), "{done:?}");
         fs::read_to_string(root.path().join(name)).unwrap()
     };
     let one = log("one");
     assert!(one.starts_with("# time(ns) CPU event\n") && one.lines().count() > 100);
     assert!(one == log("two"), "equal seeds give equal logs");
-    let again = vmmlab(root.path(), "swarm --seed 3 --cases 1 --event-log one");
+    let again = vmmlab(root.path(), "swarm --seed 5 --cases 1 --event-log one");
     assert_eq!(again.status.code(), Some(2), "{again:?}");
     assert!(text(&again.stderr).contains("--event-log one: cannot create it"), "{again:?}");
 }

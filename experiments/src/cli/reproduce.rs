@@ -3,8 +3,10 @@ use clap::{Args, ValueEnum};
 
 use super::print;
 use crate::exit::{Error, Exit};
+use crate::format::OutputFormat;
 use crate::reproduce::{self, Protocol};
 use crate::units::Seed;
+use crate::{report, table};
 
 /// What can be reproduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -17,17 +19,6 @@ pub enum Published {
     LlcImbalance,
     /// `LB_BIAS` and VolanoMark, LKML 2008
     LbBias,
-}
-
-/// How it is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PageFormat {
-    /// tables of at most 100 columns
-    Text,
-    /// the page as it stands under docs/
-    Markdown,
-    /// schema vmmlab.reproduce/1
-    Json,
 }
 
 /// Options of `vmmlab reproduce`.
@@ -45,12 +36,21 @@ pub struct ReproduceArgs {
     /// Seed of all runs
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: Seed,
-    /// What is printed on stdout
-    #[arg(long, value_enum, value_name = "text|markdown|json", default_value = "text", hide_possible_values = true)]
-    pub format: PageFormat,
+    /// What is printed on stdout; markdown is the page as it stands under docs/
+    #[arg(
+        long,
+        value_enum,
+        value_name = "table|json|csv|markdown|html",
+        default_value = "table",
+        hide_possible_values = true
+    )]
+    pub format: OutputFormat,
 }
 
 pub(super) fn reproduce(args: &ReproduceArgs) -> Result<Exit, Error> {
+    if args.format == OutputFormat::Lkml {
+        return Err(Error::Usage("reproduce has no form of 78 columns: take --format table or markdown".into()));
+    }
     let protocol = if args.quick { Protocol::Quick } else { Protocol::Full };
     let reproduction = match args.what {
         Published::GangCfs if args.sensitivity => reproduce::sensitivity(protocol, args.seed.0),
@@ -63,9 +63,11 @@ pub(super) fn reproduce(args: &ReproduceArgs) -> Result<Exit, Error> {
         Published::LbBias => reproduce::lb_bias(protocol, args.seed.0),
     }?;
     print(&match args.format {
-        PageFormat::Text => reproduce::text(&reproduction),
-        PageFormat::Markdown => reproduce::markdown(&reproduction),
-        PageFormat::Json => reproduce::json(&reproduction),
+        OutputFormat::Table | OutputFormat::Lkml => reproduce::text(&reproduction),
+        OutputFormat::Markdown => reproduce::markdown(&reproduction),
+        OutputFormat::Json => reproduce::json(&reproduction),
+        OutputFormat::Csv => table::reproduction_csv(&reproduction.tables),
+        OutputFormat::Html => report::of_reproduction(&reproduction)?,
     })?;
     Ok(Exit::Ok)
 }

@@ -151,7 +151,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", help_heading = "Scheduler", hide_short_help = true)]
     pub sched_wakeup_granularity: Option<Time>,
     /// Scheduler ticks a second [10 to 10000]
-    #[arg(long, value_name = "HZ", default_value_t = 1000, value_parser = count, help_heading = "Scheduler")]
+    #[arg(long, value_name = "HZ", default_value_t = 1000, value_parser = count, help_heading = "Scheduler",
+        hide_short_help = true)]
     pub hz: u32,
     /// Gang span: smallest domain with N CPUs [default: 8, or all]
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Scheduler")]
@@ -194,11 +195,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "FAULT", help_heading = "Workload")]
     pub inject: Option<Inject>,
 
-    /// What is printed on stdout
+    /// What is printed on stdout: table, lkml, json, csv, markdown, html
     #[arg(
         long,
         value_enum,
-        value_name = OutputFormat::NAMES,
+        value_name = "FORMAT",
         default_value = "table",
         hide_possible_values = true,
         help_heading = "Output"

@@ -27,6 +27,7 @@ use plan::EngineError;
 
 use crate::compare::Comparison;
 use crate::exit::Error;
+use crate::reproduce::Reproduction;
 use page::Page;
 pub use schedule::{Span, Traces};
 use source::Source;
@@ -54,6 +55,18 @@ pub fn report(path: &Path, traces: &Traces<'_>) -> Result<String, Error> {
 /// A template that is broken: a fault of vmmlab itself.
 pub fn of_comparison(compared: &Comparison) -> Result<String, Error> {
     render(&comparison::page(compared))
+}
+
+/// The page of published tables beside ours.
+///
+/// # Errors
+/// A template that is broken, or a reproduction that its own reader refuses: faults of vmmlab itself.
+pub fn of_reproduction(reproduction: &Reproduction) -> Result<String, Error> {
+    let given = serde_json::to_value(reproduction).and_then(serde_json::from_value).map_err(|source| {
+        let what = "Cannot read a reproduction back".into();
+        Error::Engine(EngineError::Internal { what, source: Some(source.into()) })
+    })?;
+    render(&reproduction::page(&given))
 }
 
 /// The page as HTML.

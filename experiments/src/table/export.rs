@@ -9,6 +9,7 @@ use plan::metric::{Family, METRICS, Metric};
 use super::comparison::{better, change_text, interval_text, says_something, title, value, verdict_text};
 use super::layout::{Line, lay_out};
 use crate::compare::{Comparison, Design, Row, Verdict};
+use crate::reproduce;
 use crate::result::ResultFile;
 
 /// One row a block, metric and mode: `result,mode,block,seed,metric,unit,value`. Numbers are written so that reading them
@@ -49,6 +50,22 @@ pub fn result_csv(result: &ResultFile) -> String {
         }
     }
     table.end()
+}
+
+/// A reproduction as tidy CSV: one row a cell.
+#[must_use]
+pub fn reproduction_csv(tables: &[reproduce::Table]) -> String {
+    let mut table = Csv::new(&["table", "row", "column", "published", "ours", "ratio"]);
+    for (id, cell) in tables.iter().flat_map(|table| table.cells.iter().map(|cell| (&table.id, cell))) {
+        let [published, ours, ratio] = [cell.published, cell.ours, cell.ratio].map(number);
+        table.row(&[id, &cell.row, &cell.column, &published, &ours, &ratio]);
+    }
+    table.end()
+}
+
+/// The shortest text that reads back as the same number; empty if there is none.
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
 }
 
 /// CSV in memory.
@@ -173,4 +190,31 @@ pub fn result_markdown(result: &ResultFile) -> String {
         page.push('\n');
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reproduction_reads_back_from_csv_to_the_bit() {
+        let figures = [0.1 + 0.2, -1e-300, 5_321_974.25, f64::MIN_POSITIVE, 1.0 / 3.0];
+        let cells = figures.map(|figure| reproduce::Cell {
+            row: "2 VMs, \"staggered\"".into(),
+            column: "pv_flush".into(),
+            published: None,
+            ours: Some(figure),
+            ratio: Some(figure / 3.0),
+        });
+        let table = reproduce::Table { id: "t".into(), title: String::new(), notes: Vec::new(), cells: cells.into() };
+        let text = reproduction_csv(&[table]);
+        let read: Vec<csv::StringRecord> =
+            csv::Reader::from_reader(text.as_bytes()).records().map(Result::unwrap).collect();
+        assert_eq!(read.len(), figures.len());
+        for (record, figure) in read.iter().zip(figures) {
+            assert_eq!((&record[1], &record[3]), ("2 VMs, \"staggered\"", ""));
+            assert_eq!(record[4].parse::<f64>().unwrap().to_bits(), figure.to_bits());
+            assert_eq!(record[5].parse::<f64>().unwrap().to_bits(), (figure / 3.0).to_bits());
+        }
+    }
 }
