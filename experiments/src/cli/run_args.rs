@@ -195,7 +195,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FAULT", help_heading = "Workload")]
     pub inject: Option<Inject>,
 
-    /// What is printed on stdout: table, lkml, json, csv, markdown, html
+    /// On stdout: table, lkml, json, csv, markdown, html
     #[arg(
         long,
         value_enum,

@@ -16,7 +16,7 @@ use crate::traced::Request;
 /// Options of `vmmlab run` that record traces.
 #[derive(Debug, Clone, Args)]
 pub struct TraceOptions {
-    /// Record one block's schedule: FILE.pftrace (Perfetto) or FILE.txt (ftrace); may be repeated
+    /// Record one block: FILE.pftrace (Perfetto) or FILE.txt (ftrace); repeatable
     ///
     /// With several modes each gets a file of its own, FILE-MODE.txt. Open .pftrace at ui.perfetto.dev; .txt is read by
     /// `vmmlab trace summary`, `vmmlab report`, and tools for trace-cmd and perf.
