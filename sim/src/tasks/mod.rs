@@ -12,8 +12,8 @@
 //!                                     Outcome
 //! ```
 //! **What a misplaced task pays**, and nothing else does: the exit of the idle state of the CPU that it lands on
-//! ([`idle`]), the lines that it left in another cache (`warmth.rs`), the lines of a message that another core wrote, a
-//! core that it shares, a clock that has yet to rise ([`clock`]).
+//! (`idle.rs`), the lines that it left in another cache (`warmth.rs`), the lines of a message that another core wrote, a
+//! core that it shares, a clock that has yet to rise (`clock.rs`).
 //!
 //! Same rules as for guests: integers, one thread a run, the same machine, setup and seed give the same digest.
 mod channel;
