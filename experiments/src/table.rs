@@ -11,6 +11,7 @@ pub(crate) mod figure;
 pub(crate) mod grid;
 mod layout;
 pub(crate) mod notes;
+pub(crate) mod words;
 
 use std::fmt::Write;
 

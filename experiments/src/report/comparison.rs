@@ -4,9 +4,9 @@ use plan::metric::{Direction, Family};
 
 use super::chart::forest::{self, Effect, Kind};
 use super::page::{Block, Cell, Charts, Ids, Page, Section, Table};
-use super::words;
 use crate::compare::{Change, ChangeUnit, Comparison, Outcome, Pair, Row, Verdict};
 use crate::table::figure;
+use crate::table::words;
 
 /// Instead of verdicts where there is nothing to judge.
 pub(super) const NOTHING: &str = "Nothing is compared: it takes two modes with a good run in the same block.";
@@ -159,8 +159,8 @@ fn cells(comparison: &Comparison, pair: &Pair, row: &Row) -> Vec<Cell> {
     // What is read first stands first: on a phone the rest is scrolled to.
     vec![
         Cell { text: format!("{who}{}{direction}", words::title(comparison, row)), class: "wraps" },
-        Cell { text: words::verdict_text(row), ..word(row.verdict) },
-        Cell::maybe(change.map(words::change_text)),
+        Cell { text: words::verdict_text(row, true), ..word(row.verdict) },
+        Cell::maybe(change.map(|change| words::change_text(unit, change))),
         Cell::maybe(change.and_then(words::interval_text)),
         Cell::figure(words::value(unit, row.old.centre)),
         Cell::figure(words::value(unit, row.new.centre)),
@@ -241,6 +241,7 @@ fn effect(comparison: &Comparison, pair: &Pair, row: &Row, change: &Change, seri
         ChangeUnit::Points | ChangeUnit::Unit => value,
     };
     let who = if pair.old.input == pair.new.input { pair.new.mode.clone() } else { named(comparison, pair) };
+    let unit = comparison.metric(&row.metric).map_or("", |metric| &*metric.unit);
     let verdict = row.verdict.map(|verdict| format!(" {verdict}")).unwrap_or_default();
     Effect {
         label: format!("{who}: {}", words::title(comparison, row)),
@@ -248,6 +249,6 @@ fn effect(comparison: &Comparison, pair: &Pair, row: &Row, change: &Change, seri
         centre: on_axis(change.centre),
         interval: change.interval.as_ref().map(|interval| [on_axis(interval.low), on_axis(interval.high)]),
         margin: on_axis(change.margin[1]).max(0.0),
-        text: format!("{}{verdict}", words::change_text(change)),
+        text: format!("{}{verdict}", words::change_text(unit, change)),
     }
 }

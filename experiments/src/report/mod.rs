@@ -19,7 +19,6 @@ mod schedule;
 mod source;
 mod svg;
 mod view;
-mod words;
 
 use std::path::Path;
 

@@ -11,9 +11,9 @@ use super::comparison;
 use super::histograms::Latency;
 use super::page::{Block, Cell, Charts, Ids, Page, Section, Table};
 use super::source::Measured;
-use super::words;
 use crate::compare::{self, CompareError, Comparison, Request};
 use crate::result::{ResultFile, RowSummary};
+use crate::table::words;
 use crate::table::{self, figure, notes};
 use stats::BLOCKS_MIN;
 

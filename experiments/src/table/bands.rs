@@ -5,7 +5,7 @@ use std::fmt::Write;
 use plan::RunRecord;
 use plan::metric::{self, Family, METRICS};
 
-use super::comparison;
+use super::words;
 
 /// A column: a metric under a short heading.
 pub(super) struct Narrow {
@@ -21,7 +21,7 @@ impl Narrow {
 
     /// How a value is shown.
     pub(super) fn show(&self, value: f64) -> String {
-        comparison::value(metric::find(self.id).map_or("", |metric| &*metric.unit), Some(value))
+        words::value(metric::find(self.id).map_or("", |metric| &*metric.unit), Some(value))
     }
 }
 

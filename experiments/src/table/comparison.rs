@@ -7,8 +7,9 @@ use std::fmt::Write;
 use plan::metric::{Direction, Family};
 
 use super::layout::{Line, lay_out};
-use super::{ALARM, BOLD, figure, grid};
-use crate::compare::{Change, ChangeUnit, Comparison, Design, Outcome, Pair, Row, Verdict};
+use super::words::{better, change_text, interval_text, missing, says_something, title, value, verdict_text};
+use super::{ALARM, BOLD, grid};
+use crate::compare::{Comparison, Design, Outcome, Pair, Row, Verdict};
 
 /// Where the text is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -287,70 +288,5 @@ fn side_name(comparison: &Comparison, input: usize) -> &'static str {
         (1, _) => "",
         (_, 0) => "old ",
         _ => "new ",
-    }
-}
-
-/// A row of zeros on both sides says nothing on a page.
-pub(super) fn says_something(row: &Row) -> bool {
-    let zero = |value: Option<f64>| value.is_none_or(|value| value == 0.0);
-    let nothing_there = zero(row.old.centre) && zero(row.new.centre);
-    let nothing_tested = row.change.as_ref().is_some_and(|change| change.p.is_none());
-    match row.verdict {
-        Some(Verdict::Worse) => true,
-        Some(Verdict::Same) => !nothing_there && !nothing_tested,
-        _ => !nothing_there,
-    }
-}
-
-pub(super) fn title<'a>(comparison: &'a Comparison, row: &'a Row) -> &'a str {
-    comparison.metric(&row.metric).map_or(&row.metric, |metric| &*metric.title)
-}
-
-pub(super) fn better(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Higher => "higher",
-        Direction::Lower => "lower",
-        Direction::Neither => figure::MISSING,
-    }
-}
-
-fn missing() -> String {
-    figure::MISSING.into()
-}
-
-/// A value in its unit.
-pub(crate) fn value(unit: &str, value: Option<f64>) -> String {
-    let Some(value) = value else { return missing() };
-    match unit {
-        "ns" => figure::time(value),
-        "share" => figure::share(value),
-        "index" => format!("{value:.3}"),
-        _ => figure::rate(value),
-    }
-}
-
-/// A change with its unit.
-pub(crate) fn change_text(unit: &str, change: &Change) -> String {
-    match change.unit {
-        ChangeUnit::Percent => format!("{} %", figure::signed(change.centre)),
-        ChangeUnit::Points => format!("{} pt", figure::signed(change.centre)),
-        ChangeUnit::Unit if unit == "ns" && change.centre < 0.0 => format!("-{}", figure::time(-change.centre)),
-        ChangeUnit::Unit if unit == "ns" => format!("+{}", figure::time(change.centre)),
-        ChangeUnit::Unit => figure::signed(change.centre),
-    }
-}
-
-/// An interval in the unit of its change.
-pub(crate) fn interval_text(change: &Change) -> Option<String> {
-    let interval = change.interval?;
-    Some(format!("[{}, {}]", figure::signed(interval.low), figure::signed(interval.high)))
-}
-
-/// A verdict, where asked for with the blocks that would settle it.
-pub(crate) fn verdict_text(row: &Row, with_blocks: bool) -> String {
-    match (row.verdict, row.blocks_to_settle) {
-        (None, _) => missing(),
-        (Some(Verdict::Unclear), Some(blocks)) if with_blocks => format!("UNCLEAR ({blocks})"),
-        (Some(verdict), _) => verdict.to_string(),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use plan::metric::{Metric, Scale};
 
-use super::comparison::{change_text, value};
+use super::words::{change_text, value};
 use super::{figure, grid};
 use crate::compare::{Change, ChangeUnit, Comparison, Design, Pair, Row, Verdict};
 

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use plan::RunStatus;
 use plan::metric::{Family, METRICS, Metric};
 
-use super::comparison::{better, change_text, interval_text, says_something, title, value, verdict_text};
 use super::layout::{Line, lay_out};
+use super::words::{better, change_text, interval_text, says_something, title, value, verdict_text};
 use crate::compare::{Comparison, Design, Row, Verdict};
 use crate::reproduce;
 use crate::result::ResultFile;
