@@ -43,15 +43,27 @@ impl Request {
     /// Records block `block` of `modes` modes into `files`.
     ///
     /// # Errors
-    /// A file whose name says no form.
+    /// A file whose name says no form, or that cannot be written: better now than after the first run.
     pub fn new(files: &[PathBuf], block: u32, events_max: usize, modes: usize) -> Result<Self, Error> {
-        let form = |path: &PathBuf| match path.extension().and_then(|ext| ext.to_str()) {
-            Some("pftrace") => Ok((path.clone(), Form::Perfetto)),
-            Some("txt") => Ok((path.clone(), Form::Text)),
-            _ => Err(Error::Usage(format!(
-                "--trace {}: the name ends in neither .pftrace (Perfetto) nor .txt (ftrace text)",
-                path.display()
-            ))),
+        let form = |path: &PathBuf| {
+            let form = match path.extension().and_then(|ext| ext.to_str()) {
+                Some("pftrace") => Form::Perfetto,
+                Some("txt") => Form::Text,
+                _ => {
+                    let name = path.display();
+                    let text =
+                        format!("--trace {name}: the name ends in neither .pftrace (Perfetto) nor .txt (ftrace text)");
+                    return Err(Error::Usage(text));
+                }
+            };
+            // Made and dropped, which takes it away again.
+            Part::create(path, form).map_err(|source| {
+                let name = path.display();
+                Error::Usage(format!(
+                    "--trace {name} cannot be written ({source}); name a file in a writable directory"
+                ))
+            })?;
+            Ok((path.clone(), form))
         };
         let files = files.iter().map(form).collect::<Result<_, _>>()?;
         Ok(Self { files, block, limits: Limits { events_max }, several_modes: modes > 1 })
@@ -187,9 +199,18 @@ mod tests {
 
     #[test]
     fn files_of_several_modes_are_named_after_them() {
-        let path = |modes| request(&["x/a.b.txt"], modes).unwrap().path(Path::new("x/a.b.txt"), "gang+pin=no");
-        assert_eq!(path(1), Path::new("x/a.b.txt"));
-        assert_eq!(path(2), Path::new("x/a.b-gang+pin=no.txt"));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.b.txt");
+        let path = |modes| Request::new(&[file.clone()], 0, 10, modes).unwrap().path(&file, "gang+pin=no");
+        assert_eq!(path(1), file);
+        assert_eq!(path(2), dir.path().join("a.b-gang+pin=no.txt"));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "asking leaves nothing behind");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_told_before_the_run() {
+        let error = request(&["/nowhere/at/all/t.txt"], 1).unwrap_err();
+        assert!(error.starts_with("--trace /nowhere/at/all/t.txt cannot be written"), "{error}");
     }
 
     #[test]
