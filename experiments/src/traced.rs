@@ -201,7 +201,7 @@ mod tests {
     fn files_of_several_modes_are_named_after_them() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.b.txt");
-        let path = |modes| Request::new(&[file.clone()], 0, 10, modes).unwrap().path(&file, "gang+pin=no");
+        let path = |modes| Request::new(std::slice::from_ref(&file), 0, 10, modes).unwrap().path(&file, "gang+pin=no");
         assert_eq!(path(1), file);
         assert_eq!(path(2), dir.path().join("a.b-gang+pin=no.txt"));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "asking leaves nothing behind");
