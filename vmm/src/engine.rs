@@ -11,11 +11,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use abi::layout::FLUSH_VECTOR;
-use abi::params::{Flush as GuestFlush, Params, Workload as GuestWorkload};
+use abi::params::{ARGS, Flush as GuestFlush, Lock as GuestLock, Params, Workload as GuestWorkload};
 use crossbeam::channel::{Sender, unbounded};
 use hostsched::CpuId;
 use kvm_ioctls::{Kvm as KvmDevice, VcpuFd};
-use plan::{Control, Engine, EngineError, Flush, Inject, RunPlan, RunRecord, Sched, Spin, Workload};
+use plan::{Control, Engine, EngineError, Flush, Inject, Lock, RunPlan, RunRecord, Sched, Spin, Workload};
 use trace::{Buffer, Names, Trace};
 use vmm_sys_util::eventfd::EventFd;
 
@@ -94,6 +94,11 @@ impl Kvm {
             Flush::Hypercall => GuestFlush::Hypercall,
             Flush::PvFlush => GuestFlush::PvFlush,
         };
+        let lock = match plan.lock {
+            Lock::Ticket => GuestLock::Ticket,
+            Lock::Unfair => GuestLock::Unfair,
+            Lock::Pv => GuestLock::Pv,
+        };
         // Others have been refused.
         let workload = self.options.workload.or(guest_workload(plan.workload)).unwrap_or(GuestWorkload::Ebizzy);
         Params {
@@ -105,6 +110,9 @@ impl Kvm {
             search_passes: plan.params.search_passes,
             flush_per_mille: plan.params.flush_per_mille,
             spin_budget: plan.spin_budget,
+            lock: lock as u32,
+            lock_spins: plan.params.lock_spins,
+            args: args(plan),
             ple_window_cycles: if plan.axes.spin == Spin::Ple { plan.ple_window_cycles } else { 0 },
             record_limit: self.options.record_limit,
             // Different guests of one run, the same guests of equal plans. An odd multiplier keeps them apart.
@@ -202,6 +210,15 @@ impl Kvm {
             panic_hook: self.options.panic_hook,
         })
     }
+}
+
+/// The constants of the plan's workload, in the order of its list.
+fn args(plan: &RunPlan) -> [u32; ARGS] {
+    let mut args = [0; ARGS];
+    for (arg, info) in args.iter_mut().zip(plan.workload.params()) {
+        *arg = plan.params.get(info.id).unwrap_or_default();
+    }
+    args
 }
 
 /// The guest's own program for a workload, if it has one.

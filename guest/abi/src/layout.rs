@@ -14,6 +14,8 @@
 //!   0x0060_0000  page tables               PML4, PDPT, page directories, low page tables
 //!   0x0070_0000  leaf page tables          of the window, one or two a slot, written by the guest
 //!   0x0100_0000  pool                      frames of the chunks, and one source chunk a vCPU
+//!   behind it    thread stacks             two pages a thread of the guest's scheduler
+//!   behind them  heap                      tables of the workload
 //!
 //!   virtual
 //!   0x40_0000_0000  window                 slot s at WINDOW_BASE + s * stride
@@ -142,7 +144,12 @@ pub struct Geometry {
     vcpus: u32,
     threads: u32,
     chunk_pages: u32,
+    kthreads: u32,
+    heap_pages: u32,
 }
+
+/// Stack of a thread of the guest's scheduler.
+pub const KTHREAD_STACK_SIZE: u64 = 2 * PAGE_SIZE;
 
 impl Geometry {
     /// Largest chunk in pages.
@@ -152,7 +159,12 @@ impl Geometry {
     /// Most slots.
     pub const SLOTS_MAX: u32 = VCPUS_MAX * Self::THREADS_MAX;
 
-    /// `None` if a number is 0 or above its maximum.
+    /// Most threads of the guest's scheduler.
+    pub const KTHREADS_MAX: u32 = 8192;
+    /// Largest heap in pages: 1 GiB.
+    pub const HEAP_PAGES_MAX: u32 = 1 << 18;
+
+    /// Without threads of the guest's scheduler and without a heap. `None` if a number is 0 or above its maximum.
     #[must_use]
     pub const fn new(vcpus: u32, threads: u32, chunk_pages: u32) -> Option<Self> {
         let bad = vcpus == 0
@@ -161,7 +173,28 @@ impl Geometry {
             || threads > Self::THREADS_MAX
             || chunk_pages == 0
             || chunk_pages > Self::CHUNK_PAGES_MAX;
-        if bad { None } else { Some(Self { vcpus, threads, chunk_pages }) }
+        if bad { None } else { Some(Self { vcpus, threads, chunk_pages, kthreads: 0, heap_pages: 0 }) }
+    }
+
+    /// The same with threads of the guest's scheduler and a heap. `None` if a number is above its maximum.
+    #[must_use]
+    pub const fn with_threads(self, kthreads: u32, heap_pages: u32) -> Option<Self> {
+        if kthreads > Self::KTHREADS_MAX || heap_pages > Self::HEAP_PAGES_MAX {
+            return None;
+        }
+        Some(Self { kthreads, heap_pages, ..self })
+    }
+
+    /// Threads of the guest's scheduler.
+    #[must_use]
+    pub const fn kthreads(&self) -> u32 {
+        self.kthreads
+    }
+
+    /// Pages of the heap.
+    #[must_use]
+    pub const fn heap_pages(&self) -> u32 {
+        self.heap_pages
     }
 
     /// Number of vCPUs.
@@ -224,15 +257,33 @@ impl Geometry {
         POOL + (vcpu as u64 * (self.sets() as u64 + 1) + set as u64) * self.chunk_pages as u64 * PAGE_SIZE
     }
 
+    /// Lowest address of the stack of a thread of the guest's scheduler.
+    #[must_use]
+    pub const fn kthread_stack(&self, kthread: u32) -> u64 {
+        self.set_address(self.vcpus, 0) + kthread as u64 * KTHREAD_STACK_SIZE
+    }
+
+    /// First byte of the heap.
+    #[must_use]
+    pub const fn heap(&self) -> u64 {
+        self.kthread_stack(self.kthreads)
+    }
+
     /// Bytes of guest memory, a multiple of 2 MiB.
     #[must_use]
     pub const fn memory_size(&self) -> u64 {
-        self.set_address(self.vcpus, 0).next_multiple_of(HUGE_SIZE)
+        (self.heap() + self.heap_pages as u64 * PAGE_SIZE).next_multiple_of(HUGE_SIZE)
     }
 }
 
 const _: () = {
-    let biggest = Geometry { vcpus: VCPUS_MAX, threads: Geometry::THREADS_MAX, chunk_pages: Geometry::CHUNK_PAGES_MAX };
+    let biggest = Geometry {
+        vcpus: VCPUS_MAX,
+        threads: Geometry::THREADS_MAX,
+        chunk_pages: Geometry::CHUNK_PAGES_MAX,
+        kthreads: Geometry::KTHREADS_MAX,
+        heap_pages: Geometry::HEAP_PAGES_MAX,
+    };
     assert!(SYSTEM + VCPUS_MAX as u64 * PAGE_SIZE <= VCPU);
     assert!(VCPU + VCPUS_MAX as u64 * PAGE_SIZE <= RESULTS);
     assert!(RESULTS + VCPUS_MAX as u64 * RESULTS_SIZE <= IMAGE);
@@ -272,6 +323,17 @@ mod tests {
             }
         }
         assert!(end <= g.memory_size());
+    }
+
+    #[test]
+    fn stacks_and_heap_stand_behind_the_pool() {
+        let plain = Geometry::new(2, 1, 1).unwrap();
+        let g = plain.with_threads(3, 5).unwrap();
+        assert_eq!(g.kthread_stack(0), plain.set_address(2, 0));
+        assert_eq!(g.heap() - g.kthread_stack(0), 3 * KTHREAD_STACK_SIZE);
+        assert!(g.heap() + 5 * PAGE_SIZE <= g.memory_size());
+        assert_eq!(plain.with_threads(Geometry::KTHREADS_MAX + 1, 0), None);
+        assert_eq!(plain.with_threads(0, Geometry::HEAP_PAGES_MAX + 1), None);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub mod sync;
 pub mod vcpu;
 
 /// Version of everything in this crate. The image carries it in its header, and the host refuses another one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Largest number of vCPUs of a VM: one bit each in 64-bit masks.
 pub const VCPUS_MAX: u32 = 64;

@@ -12,7 +12,59 @@ pub enum Workload {
     Flush = 1,
     /// No-op doorbells, each timed into `Results::record_time`.
     Doorbell = 2,
+    /// Groups of senders and receivers over locked queues.
+    Hackbench = 3,
+    /// A parallel build: many short processes, and a serial tail.
+    Kernbench = 4,
+    /// Warehouses that allocate, and stop-the-world collections.
+    Specjbb = 5,
+    /// Clients of a file server on one shared disk.
+    Dbench = 6,
+    /// Every vCPU takes one lock again and again.
+    Spinlock = 7,
+    /// Flushes with many pages.
+    TlbStorm = 8,
+    /// IPIs from every vCPU to every other.
+    Ipi = 9,
+    /// Lockless page-table walks beside flushes.
+    Gup = 10,
 }
+
+impl Workload {
+    /// By number; `None` if it means nothing.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => Self::Ebizzy,
+            1 => Self::Flush,
+            2 => Self::Doorbell,
+            3 => Self::Hackbench,
+            4 => Self::Kernbench,
+            5 => Self::Specjbb,
+            6 => Self::Dbench,
+            7 => Self::Spinlock,
+            8 => Self::TlbStorm,
+            9 => Self::Ipi,
+            10 => Self::Gup,
+            _ => return None,
+        })
+    }
+}
+
+/// How a spinlock of the guest waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Lock {
+    /// First come first served, spinning.
+    Ticket = 0,
+    /// Whoever finds it free.
+    Unfair = 1,
+    /// First come first served: spin [`Params::lock_spins`], halt, who unlocks kicks the next.
+    Pv = 2,
+}
+
+/// Constants of a workload that a [`Params`] page holds.
+pub const ARGS: usize = 8;
 
 /// How the guest flushes remote TLBs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +107,25 @@ pub struct Params {
     pub peeks: u32,
     /// Iterations of a wait before `HaltKick` and `PvFlush` halt.
     pub spin_budget: u32,
+    /// [`Lock`].
+    pub lock: u32,
+    /// Iterations of a wait for a [`Lock::Pv`] before it halts.
+    pub lock_spins: u32,
+    /// Timer ticks a second of a vCPU that has threads to run; 0: none.
+    pub guest_hz: u32,
+    /// Threads of the guest's scheduler, at most [`Geometry::KTHREADS_MAX`]; each has a stack.
+    pub kthreads: u32,
+    /// Pages of the heap, at most [`Geometry::HEAP_PAGES_MAX`]: zeroed memory for the workload's tables.
+    pub heap_pages: u32,
+    /// Iterations of the guest's computing loop that take a millisecond, as the host has measured: times of the plan are
+    /// computed as iterations, so that a vCPU without a CPU does not get its computing for free. 0: not measured.
+    pub loops_per_ms: u32,
+    /// Faults put in on purpose: bits of `FAULT_*`.
+    pub faults: u32,
+    /// 0: keeps the 64-bit fields aligned.
+    pub reserved: u32,
+    /// Constants of the workload, in the order in which `plan` lists the parameters of that workload.
+    pub args: [u32; ARGS],
     /// Cycles of a wait after which the guest calls `SpinHint`, again and again; 0: never.
     pub ple_window_cycles: u64,
     /// Turns (or doorbells) of a vCPU after which it reports `Done`; 0: none.
@@ -62,6 +133,11 @@ pub struct Params {
     /// Seed of everything random in this VM.
     pub seed: u64,
 }
+
+/// Fault of `hackbench`: senders drop one message in [`FAULT_PERIOD`]. Its check must find out.
+pub const FAULT_LOST_MESSAGE: u32 = 1;
+/// How seldom a fault comes.
+pub const FAULT_PERIOD: u64 = 64;
 
 impl Params {
     /// Parameters that every geometry accepts: one vCPU, no work. For `..Params::MINIMAL`.
@@ -76,6 +152,15 @@ impl Params {
         flush_per_mille: 1000,
         peeks: 4,
         spin_budget: 1024,
+        lock: Lock::Ticket as u32,
+        lock_spins: 2048,
+        guest_hz: 0,
+        kthreads: 0,
+        heap_pages: 0,
+        loops_per_ms: 0,
+        faults: 0,
+        reserved: 0,
+        args: [0; ARGS],
         ple_window_cycles: 0,
         record_limit: 0,
         seed: 0,
@@ -84,12 +169,7 @@ impl Params {
     /// The workload, `None` if the number means nothing.
     #[must_use]
     pub const fn workload(&self) -> Option<Workload> {
-        Some(match self.workload {
-            0 => Workload::Ebizzy,
-            1 => Workload::Flush,
-            2 => Workload::Doorbell,
-            _ => return None,
-        })
+        Workload::from_number(self.workload)
     }
 
     /// The flush strategy, `None` if the number means nothing.
@@ -105,10 +185,24 @@ impl Params {
         })
     }
 
+    /// The kind of lock, `None` if the number means nothing.
+    #[must_use]
+    pub const fn lock(&self) -> Option<Lock> {
+        Some(match self.lock {
+            0 => Lock::Ticket,
+            1 => Lock::Unfair,
+            2 => Lock::Pv,
+            _ => return None,
+        })
+    }
+
     /// The memory that these parameters need, `None` if a number is out of range.
     #[must_use]
     pub const fn geometry(&self) -> Option<Geometry> {
-        Geometry::new(self.vcpus, self.threads, self.chunk_pages)
+        match Geometry::new(self.vcpus, self.threads, self.chunk_pages) {
+            Some(geometry) => geometry.with_threads(self.kthreads, self.heap_pages),
+            None => None,
+        }
     }
 
     /// The page's bytes, little-endian, in the order of the fields.
@@ -125,11 +219,19 @@ impl Params {
             self.flush_per_mille,
             self.peeks,
             self.spin_budget,
+            self.lock,
+            self.lock_spins,
+            self.guest_hz,
+            self.kthreads,
+            self.heap_pages,
+            self.loops_per_ms,
+            self.faults,
+            self.reserved,
         ];
         let wide = [self.ple_window_cycles, self.record_limit, self.seed];
         let mut bytes = [0; size_of::<Self>()];
-        let (low, high) = bytes.split_at_mut(size_of_val(&narrow));
-        for (to, from) in low.chunks_exact_mut(4).zip(narrow) {
+        let (low, high) = bytes.split_at_mut(size_of_val(&narrow) + size_of_val(&self.args));
+        for (to, from) in low.chunks_exact_mut(4).zip(narrow.into_iter().chain(self.args)) {
             to.copy_from_slice(&from.to_le_bytes());
         }
         for (to, from) in high.chunks_exact_mut(8).zip(wide) {
@@ -140,9 +242,10 @@ impl Params {
 }
 
 const _: () = {
-    assert!(size_of::<Params>() == 64);
+    assert!(size_of::<Params>() == 128);
     assert!(core::mem::offset_of!(Params, spin_budget) == 36);
-    assert!(core::mem::offset_of!(Params, ple_window_cycles) == 40);
+    assert!(core::mem::offset_of!(Params, args) == 72);
+    assert!(core::mem::offset_of!(Params, ple_window_cycles) == 104);
 };
 
 #[cfg(test)]
@@ -151,16 +254,18 @@ mod tests {
 
     #[test]
     fn bytes_follow_the_fields() {
-        let params = Params { spin_budget: 0x0403_0201, seed: 9, ..Params::MINIMAL };
+        let params = Params { spin_budget: 0x0403_0201, seed: 9, args: [5, 0, 0, 0, 0, 0, 0, 6], ..Params::MINIMAL };
         let bytes = params.to_bytes();
         assert_eq!(bytes[36..40], [1, 2, 3, 4]);
-        assert_eq!(bytes[56], 9);
+        assert_eq!((bytes[72], bytes[100], bytes[120]), (5, 6, 9));
     }
 
     #[test]
     fn numbers_without_meaning_are_refused() {
-        assert_eq!(Params { workload: 3, ..Params::MINIMAL }.workload(), None);
+        assert_eq!(Params { workload: 11, ..Params::MINIMAL }.workload(), None);
+        assert_eq!(Params { lock: 3, ..Params::MINIMAL }.lock(), None);
         assert_eq!(Params { flush: 5, ..Params::MINIMAL }.flush(), None);
         assert_eq!(Params { vcpus: 0, ..Params::MINIMAL }.geometry(), None);
+        assert_eq!(Params { kthreads: Geometry::KTHREADS_MAX + 1, ..Params::MINIMAL }.geometry(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What the vCPUs do: `ebizzy`, and the micros `flush` and `doorbell`.
+//! `ebizzy`, and the micro `flush`.
 //!
 //! One *record* of `ebizzy` is what the program of that name does per look-up: allocate a chunk (map), touch each page,
 //! copy the source chunk into it, search the copy, free it (unmap, one flush of all vCPUs). Each vCPU has a few logical
@@ -18,33 +18,24 @@
 use core::hint::black_box;
 use core::slice;
 
-use abi::call::{Call, Report};
 use abi::layout::{Geometry, PAGE_SIZE};
-use abi::params::{Params, Workload};
+use abi::params::Params;
 
 use crate::check::Checker;
 use crate::cpu::{Cpu, rdtsc};
 use crate::flush::Flusher;
 use crate::pool::{Pool, Set};
 use crate::window::{STAMP_BYTES, Slot};
+use crate::workload::Random;
 
 /// 64-bit words of a page that the workload uses.
 const WORDS: usize = ((PAGE_SIZE - STAMP_BYTES) / 8) as usize;
 
-/// Runs the workload until the record limit, or for ever.
-pub(crate) fn run(cpu: Cpu, params: &Params, geometry: Geometry, workload: Workload, flusher: Flusher) {
+/// Runs until the record limit, or for ever; without `computes` it is the micro `flush`.
+pub(crate) fn run(cpu: Cpu, params: &Params, geometry: Geometry, flusher: Flusher, computes: bool) {
     let progress = &cpu.counters().progress;
     let limit_reached = || params.record_limit != 0 && progress.get() >= params.record_limit;
-    if workload == Workload::Doorbell {
-        while !limit_reached() {
-            let begin = rdtsc();
-            cpu.call(Call::Nop, 0);
-            cpu.results.record_time.record(rdtsc().saturating_sub(begin));
-            progress.add(1);
-        }
-        return;
-    }
-    let mut vcpu = Vcpu::new(cpu, params, geometry, flusher, workload == Workload::Ebizzy);
+    let mut vcpu = Vcpu::new(cpu, params, geometry, flusher, computes);
     let mut threads = [const { None }; Geometry::THREADS_MAX as usize];
     for (number, thread) in (0..geometry.threads()).zip(&mut threads) {
         let slot = Slot::new(geometry, cpu.index * geometry.threads() + number);
@@ -174,32 +165,4 @@ fn search(slot: Slot, geometry: Geometry, key: u64, passes: u32) {
             black_box(words(slot.address(page)).iter().filter(|word| **word == key).count());
         }
     }
-}
-
-/// splitmix64 (Steele, Lea and Flood, 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
-/// Checks what the host gave and starts.
-pub(crate) fn start(cpu: Cpu, params: &Params) -> ! {
-    let valid = params.version == abi::VERSION && params.flush_per_mille <= 1000;
-    let (Some(geometry), Some(workload), Some(flusher), true) =
-        (params.geometry(), params.workload(), Flusher::new(params), valid)
-    else {
-        cpu.stop(Report::BadParams)
-    };
-    cpu.call(Call::Report, Report::Online as u32);
-    crate::flush::SPACE.come_online(cpu.index);
-    cpu.phase(abi::vcpu::Phase::Work);
-    run(cpu, params, geometry, workload, flusher);
-    cpu.stop(Report::Done)
 }

@@ -1,0 +1,59 @@
+//! What the vCPUs do. One file per workload; this one checks what the host gave, and starts the one that it names.
+//!
+//! ```text
+//!   start: parameters ─► Online ─┬─► ebizzy, flush, doorbell: each vCPU runs its own loop   ─► Done
+//!                                └─► the others: threads of the guest's scheduler (thread.rs) ─► Done
+//! ```
+mod ebizzy;
+
+use abi::call::{Call, Report};
+use abi::params::{Params, Workload};
+use abi::vcpu::Phase;
+
+use crate::cpu::{Cpu, rdtsc};
+use crate::flush::Flusher;
+
+/// Checks what the host gave and starts.
+pub(crate) fn start(cpu: Cpu, params: &'static Params) -> ! {
+    let valid = params.version == abi::VERSION && params.flush_per_mille <= 1000;
+    let (Some(geometry), Some(workload), Some(flusher), true) =
+        (params.geometry(), params.workload(), Flusher::new(params), valid)
+    else {
+        cpu.stop(Report::BadParams)
+    };
+    if !matches!(workload, Workload::Ebizzy | Workload::Flush | Workload::Doorbell) {
+        cpu.stop(Report::BadParams)
+    }
+    cpu.call(Call::Report, Report::Online as u32);
+    crate::flush::SPACE.come_online(cpu.index);
+    cpu.phase(Phase::Work);
+    match workload {
+        Workload::Doorbell => doorbell(cpu, params),
+        _ => ebizzy::run(cpu, params, geometry, flusher, workload == Workload::Ebizzy),
+    }
+    cpu.stop(Report::Done)
+}
+
+/// No-op calls, each timed.
+fn doorbell(cpu: Cpu, params: &Params) {
+    let progress = &cpu.counters().progress;
+    while params.record_limit == 0 || progress.get() < params.record_limit {
+        let begin = rdtsc();
+        cpu.call(Call::Nop, 0);
+        cpu.results.record_time.record(rdtsc().saturating_sub(begin));
+        progress.add(1);
+    }
+}
+
+/// splitmix64 (Steele, Lea and Flood, 2014).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
