@@ -9,6 +9,9 @@
 //!   block 1   ple pvflush gang base   seed s1      s0, s1, ... = xoshiro256++ started from --seed
 //!   block 2   base gang pvflush ple   seed s2      (all modes of a block share its seed)
 //! ```
+//!
+//! With several numbers of VMs every mode stands in the list once for each, named after it: `base+vms=1 gang+vms=1 base+vms=4
+//! gang+vms=4`. The modes of one number are a *band*: they are compared with each other, and a table of their own.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -105,11 +108,26 @@ impl Experiment {
         drawn >> (u64::BITS - Seed::CHOSEN_BITS)
     }
 
-    /// The mode that the others are compared with: `base` if it is there, else the first.
+    /// The numbers of VMs in the order of the list, each once.
     #[must_use]
-    pub fn reference(&self) -> Option<&str> {
-        let modes = || self.plans.iter().map(|plan| plan.mode.as_str());
-        modes().find(|mode| *mode == "base").or_else(|| modes().next())
+    pub fn bands(&self) -> Vec<u32> {
+        let mut bands = Vec::new();
+        for plan in &self.plans {
+            if !bands.contains(&plan.vms) {
+                bands.push(plan.vms);
+            }
+        }
+        bands
+    }
+
+    /// The mode that those with as many VMs as `mode` are compared with: `base` if it is there, else the first. `None`: there
+    /// is no such mode.
+    #[must_use]
+    pub fn reference(&self, mode: &str) -> Option<&str> {
+        let vms = self.plans.iter().find(|plan| plan.mode == mode)?.vms;
+        let band = || self.plans.iter().filter(|plan| plan.vms == vms);
+        let reference = band().find(|plan| in_band(&plan.mode, vms) == "base").or_else(|| band().next());
+        reference.map(|plan| plan.mode.as_str())
     }
 
     /// What all runs together will take on one core, roughly.
@@ -136,6 +154,12 @@ impl Experiment {
         // Plain data with string keys: it cannot fail to serialize.
         hex(&Sha256::digest(serde_json::to_vec(&question).unwrap_or_default()))
     }
+}
+
+/// A mode's name inside the band of `vms`, where nobody needs to be told the number of VMs: `gang` of `gang+vms=4`.
+#[must_use]
+pub fn in_band(mode: &str, vms: u32) -> &str {
+    mode.strip_suffix(&format!("+vms={vms}")).unwrap_or(mode)
 }
 
 /// What a real run takes.
@@ -205,7 +229,21 @@ pub(crate) mod tests {
 
     #[test]
     fn base_is_the_reference_wherever_it_stands() {
-        assert_eq!(sample(&[Mode::Gang, Mode::Base], 1).reference(), Some("base"));
-        assert_eq!(sample(&[Mode::Gang, Mode::Ple], 1).reference(), Some("gang"));
+        assert_eq!(sample(&[Mode::Gang, Mode::Base], 1).reference("gang"), Some("base"));
+        assert_eq!(sample(&[Mode::Gang, Mode::Ple], 1).reference("ple"), Some("gang"));
+        assert_eq!(sample(&[Mode::Gang, Mode::Ple], 1).reference("base"), None);
+    }
+
+    #[test]
+    fn each_band_has_a_reference_of_its_own() {
+        let mut experiment = sample(&[Mode::Gang, Mode::Base, Mode::Gang, Mode::Base], 1);
+        for (plan, vms) in experiment.plans.iter_mut().zip([1, 1, 4, 4]) {
+            plan.vms = vms;
+            plan.mode = format!("{}+vms={vms}", plan.mode);
+        }
+        assert_eq!(experiment.bands(), [1, 4]);
+        assert_eq!(experiment.reference("gang+vms=4"), Some("base+vms=4"));
+        assert_eq!(in_band("gang+vms=4", 4), "gang");
+        assert_eq!(in_band("gang+vms=4", 1), "gang+vms=4");
     }
 }

@@ -8,12 +8,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use plan::{RunRecord, RunStatus};
+use plan::{RunPlan, RunRecord, RunStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::{self, Verdict};
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, in_band};
 use crate::host::Fingerprint;
 
 /// Largest file that is read: a thousand blocks of ten modes have a tenth of it.
@@ -56,18 +56,25 @@ pub struct ResultFile {
 pub struct RowSummary {
     /// The mode.
     pub mode: String,
+    /// VMs in it; 0 in results of versions that did not write it.
+    #[serde(default)]
+    pub vms: u32,
     /// Blocks with a run that passed its checks.
     pub blocks: usize,
     /// Median over these blocks; `null` if there are none.
     pub records_per_s: Option<f64>,
     /// Change against the reference mode; `null` for that mode itself and where nothing can be compared.
     pub change: Option<Change>,
+    /// With several numbers of VMs: records/s of one VM over those of one VM of the same mode where there are fewest VMs; median
+    /// of the ratios in the blocks that have both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<f64>,
 }
 
 /// A change of records/s, paired inside the blocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// The mode that is compared with.
+    /// The mode that is compared with: one with as many VMs.
     pub against: String,
     /// Hodges-Lehmann centre of the log ratios, in percent; positive is more records.
     pub percent: f64,
@@ -150,12 +157,27 @@ impl ResultFile {
     /// Fills in `summary` from `runs`.
     pub fn summarize(&mut self) {
         let changes = compare::primary(self);
-        let row = |mode: &str| {
+        let row = |RunPlan { mode, vms, .. }: &RunPlan| {
             let rates: Vec<f64> = self.good_runs(mode).map(|run| run.records_per_s).collect();
-            let change = changes.iter().find(|change| change.mode == mode).map(|found| found.change.clone());
-            RowSummary { mode: mode.into(), blocks: rates.len(), records_per_s: stats::median(&rates), change }
+            let change = changes.iter().find(|change| change.mode == *mode).map(|found| found.change.clone());
+            let (records_per_s, scaling) = (stats::median(&rates), self.scaling(mode, *vms));
+            RowSummary { mode: mode.clone(), vms: *vms, blocks: rates.len(), records_per_s, change, scaling }
         };
-        self.summary = self.experiment.plans.iter().map(|plan| row(&plan.mode)).collect();
+        self.summary = self.experiment.plans.iter().map(row).collect();
+    }
+
+    /// What [`RowSummary::scaling`] says of a mode.
+    fn scaling(&self, mode: &str, vms: u32) -> Option<f64> {
+        let fewest = self.experiment.bands().into_iter().min().filter(|_| self.experiment.bands().len() > 1)?;
+        let name = in_band(mode, vms);
+        let first =
+            self.experiment.plans.iter().find(|plan| plan.vms == fewest && in_band(&plan.mode, fewest) == name)?;
+        let of_one = |run: &RunRecord, vms: u32| run.records_per_s / f64::from(vms);
+        let ratios = self.good_runs(mode).filter_map(|run| {
+            let alone = self.good_runs(&first.mode).find(|other| other.block == run.block)?;
+            Some(of_one(run, vms) / of_one(alone, fewest)).filter(|ratio| ratio.is_finite())
+        });
+        stats::median(&ratios.collect::<Vec<_>>())
     }
 
     /// The runs of a mode that passed their checks and ran their whole time.

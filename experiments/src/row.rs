@@ -7,6 +7,8 @@
 //! ```
 //! An axis that is set to what the preset has anyway does not change the name. `sched` is no axis of a mode, but set in the same
 //! way, so that both schedulers can stand in one interleaved run: `base,base+sched=host`; so is `lock`: `base,base+lock=pv`.
+//! So is the number of VMs, which stands last: `--vms 1,4 --mode base,gang` has the rows `base+vms=1`, `gang+vms=1`,
+//! `base+vms=4` and `gang+vms=4`. So a row's name says which band it belongs to, wherever rows are told apart by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,6 +39,8 @@ pub struct Overrides {
     pub lock: Option<Lock>,
     /// `sched`; rows are named after it only where they set it themselves.
     pub sched: Option<Sched>,
+    /// `vms`; rows are named after it where there are several numbers of VMs.
+    pub vms: Option<u32>,
 }
 
 impl Overrides {
@@ -50,6 +54,7 @@ impl Overrides {
             pin: self.pin.or(others.pin),
             lock: self.lock.or(others.lock),
             sched: self.sched.or(others.sched),
+            vms: self.vms.or(others.vms),
         }
     }
 }
@@ -63,7 +68,7 @@ impl Row {
     /// # Errors
     /// When the flush strategy and the way of waiting that was asked for contradict each other.
     pub fn axes(&self) -> Result<Axes, ModeError> {
-        let Overrides { host_policy, flush, spin, pin, lock: _, sched: _ } = self.overrides;
+        let Overrides { host_policy, flush, spin, pin, lock: _, sched: _, vms: _ } = self.overrides;
         let preset = self.mode.axes();
         let mut axes = Axes {
             host_policy: host_policy.unwrap_or(preset.host_policy),
@@ -81,7 +86,7 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Overrides { host_policy, flush, spin, pin, lock, sched } = self.overrides;
+        let Overrides { host_policy, flush, spin, pin, lock, sched, vms } = self.overrides;
         let preset = self.mode.axes();
         write!(f, "{}", self.mode)?;
         if let Some(policy) = host_policy.filter(|p| *p != preset.host_policy) {
@@ -102,6 +107,9 @@ impl fmt::Display for Row {
         if let Some(sched) = sched {
             write!(f, "+sched={sched}")?;
         }
+        if let Some(vms) = vms {
+            write!(f, "+vms={vms}")?;
+        }
         Ok(())
     }
 }
@@ -116,7 +124,8 @@ impl FromStr for Row {
         for part in parts {
             let axis = part.split_once('=').ok_or_else(|| {
                 format!(
-                    "'+{part}' sets no axis: write +host-policy=, +flush=, +spin=, +pin=, +lock= or +sched= and a value"
+                    "'+{part}' sets no axis: write +host-policy=, +flush=, +spin=, +pin=, +lock=, +sched= or +vms= and a \
+                     value"
                 )
             })?;
             let set = match axis {
@@ -125,6 +134,12 @@ impl FromStr for Row {
                 ("lock", value) => value.parse().map(|v| overrides.lock = Some(v)),
                 ("sched", value) => value.parse().map(|v| overrides.sched = Some(v)),
                 ("spin", value) => value.parse().map(|v| overrides.spin = Some(v)),
+                ("vms", value) => {
+                    // Its range is checked with the plan.
+                    let vms = value.parse().map_err(|_| format!("'+vms={value}' is no number of VMs"))?;
+                    overrides.vms = Some(vms);
+                    Ok(())
+                }
                 ("pin", value @ ("yes" | "no")) => {
                     overrides.pin = Some(value == "yes");
                     Ok(())
@@ -132,7 +147,7 @@ impl FromStr for Row {
                 ("pin", value) => return Err(format!("'+pin={value}' is neither yes nor no")),
                 (axis, _) => {
                     return Err(format!(
-                        "axis '{axis}' does not exist: there are host-policy, flush, spin, pin, lock and sched"
+                        "axis '{axis}' does not exist: there are host-policy, flush, spin, pin, lock, sched and vms"
                     ));
                 }
             };
@@ -160,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_changed_axis_stands_in_the_name_and_reads_back() {
-        let text = "gang+host-policy=gang-next+flush=on-enter+spin=ple+pin=no+lock=pv+sched=lab";
+        let text = "gang+host-policy=gang-next+flush=on-enter+spin=ple+pin=no+lock=pv+sched=lab+vms=4";
         assert_eq!(row(text).to_string(), text);
         assert_eq!(row("gang+pin=yes").to_string(), "gang");
     }
@@ -181,6 +196,7 @@ mod tests {
             ("base+pinned", "'+pinned' sets no axis"),
             ("base+pin=maybe", "neither yes nor no"),
             ("base+colour=red", "axis 'colour' does not exist"),
+            ("base+vms=many", "'+vms=many' is no number of VMs"),
         ] {
             let error = text.parse::<Row>().unwrap_err();
             assert!(error.contains(want), "{text}: {error}");

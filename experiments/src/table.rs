@@ -1,6 +1,7 @@
 //! The table that `vmmlab run` prints: what was asked, how fast each mode was, why, and what to know when reading it.
 //!
-//! Order: failed runs first, because nothing below them may be believed before they are understood. Then the figures.
+//! Order: failed runs first, because nothing below them may be believed before they are understood. Then the figures, with
+//! several numbers of VMs a table for each, and last how a VM's throughput falls with their number.
 //! The last line is the command that reproduces the page. At most 100 columns; colours repeat what words say.
 
 mod bands;
@@ -11,6 +12,7 @@ pub(crate) mod figure;
 pub(crate) mod grid;
 mod layout;
 pub(crate) mod notes;
+pub(crate) mod scaling;
 pub(crate) mod words;
 
 use std::fmt::Write;
@@ -25,6 +27,7 @@ pub use explain::{definition, explain};
 pub use export::{comparison_csv, comparison_markdown, reproduction_csv, result_csv, result_markdown};
 
 use crate::compare::{self, Request, Verdict};
+use crate::experiment::in_band;
 use crate::result::{ResultFile, RowSummary};
 use grid::Column;
 
@@ -40,9 +43,30 @@ pub fn render(result: &ResultFile, where_to: &str) -> String {
     let mut page = String::new();
     failures(&mut page, result);
     asked(result).iter().for_each(|(key, text)| line(&mut page, key, text));
-    page.push('\n');
-    rates(&mut page, result);
-    bands(&mut page, result);
+    let numbers = result.experiment.bands();
+    for vms in &numbers {
+        page.push('\n');
+        let band = Band::of(result, *vms);
+        band.heading(&mut page);
+        band.rates(&mut page);
+        if numbers.len() == 1 {
+            rules(&mut page, result);
+        }
+        band.medians(&mut page);
+    }
+    if numbers.len() > 1 {
+        page.push('\n');
+        rules(&mut page, result);
+    }
+    if result.summary.iter().any(|row| row.blocks > 0) {
+        line(&mut page, "", "`vmmlab list` explains the columns; `vmmlab compare` of the result has their verdicts");
+    }
+    if let Some(scaling) = scaling::scaling(result) {
+        let _ = writeln!(page, "\n{BOLD}{}{BOLD:#}", scaling.title);
+        scaling.lines().iter().for_each(|text| {
+            let _ = writeln!(page, "{text}");
+        });
+    }
     notes::notes(&mut page, result);
     page.push('\n');
     line(&mut page, "result", where_to);
@@ -62,6 +86,9 @@ pub fn mail(result: &ResultFile) -> String {
     asked(result).iter().for_each(|(key, text)| line(key, text));
     line("again", &result.command);
     page.push('\n');
+    if let Some(scaling) = scaling::scaling(result) {
+        let _ = writeln!(page, "{}\n{}\n", scaling.title, scaling.lines().join("\n"));
+    }
     match compare::compare(&[("", result)], &Request::default()) {
         Ok(comparison) => page.push_str(&comparison_text(&comparison, Medium::Mail)),
         Err(_) => page.push_str(&export::medians(result)),
@@ -103,7 +130,7 @@ pub(crate) fn asked(result: &ResultFile) -> Vec<(&'static str, String)> {
     let kvm = result.host.kvm.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
     let run = format!(
         "{} x {} on CPUs {}, {}, {}{kvm}, {sched} scheduler",
-        plural(plan.vms, "VM"),
+        numbers(&result.experiment.bands(), "VM"),
         plural(plan.vcpus, "vCPU"),
         plan.pcpus,
         plan.workload,
@@ -121,6 +148,18 @@ pub(crate) fn asked(result: &ResultFile) -> Vec<(&'static str, String)> {
 
 fn plural(n: u32, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+}
+
+/// `1 VM`, `2 VMs`, `1, 2 and 4 VMs`.
+pub(crate) fn numbers(numbers: &[u32], one: &str) -> String {
+    match numbers {
+        [] => plural(0, one),
+        [n] => plural(*n, one),
+        [first @ .., last] => {
+            let first: Vec<String> = first.iter().map(ToString::to_string).collect();
+            format!("{} and {}", first.join(", "), plural(*last, one))
+        }
+    }
 }
 
 /// What one record is made of.
@@ -167,33 +206,108 @@ fn sysctls(plan: &RunPlan, result: &ResultFile) -> String {
     parts.join(", ")
 }
 
-fn rates(page: &mut String, result: &ResultFile) {
-    let rows = &result.summary;
-    let axes = |f: fn(&plan::Axes) -> String| result.experiment.plans.iter().map(|p| f(&p.axes)).collect::<Vec<_>>();
-    let confidence = rows.iter().filter_map(|row| row.change.as_ref()?.confidence).fold(f64::INFINITY, f64::min);
-    let interval_head =
-        if confidence.is_finite() { format!("{:.1} % interval", confidence * 100.0) } else { "interval".into() };
-    let workload = result.experiment.plans.first().map_or(Workload::Ebizzy, |plan| plan.workload);
-    let records = format!("{}/s", workload.about().records);
-    let columns = vec![
-        Column::words("host policy", axes(|a| a.host_policy.to_string())),
-        Column::words("flush", axes(|a| a.flush.to_string())),
-        Column::words("spin", axes(|a| a.spin.to_string())),
-        Column::words("vCPUs", axes(|a| if a.pin { "pinned" } else { "free" }.into())),
-        Column::figures(["", records.as_str()], rows.iter().map(|row| row.records_per_s.map(figure::rate))),
-        Column::figures(["", "change"], rows.iter().map(|row| change(row, result))),
-        Column::figures(["", interval_head.as_str()], rows.iter().map(interval)),
-        Column::words("verdict", rows.iter().map(verdict)),
-    ];
-    push_grid(page, ["", "mode"], rows, columns);
-    rules(page, rows);
+/// The modes with one number of VMs.
+struct Band<'a> {
+    result: &'a ResultFile,
+    vms: u32,
+    /// Each mode's plan and row.
+    modes: Vec<(&'a RunPlan, &'a RowSummary)>,
+}
+
+impl<'a> Band<'a> {
+    fn of(result: &'a ResultFile, vms: u32) -> Self {
+        let all = result.experiment.plans.iter().zip(&result.summary);
+        Self { result, vms, modes: all.filter(|(plan, _)| plan.vms == vms).collect() }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &'a RowSummary> {
+        self.modes.iter().map(|(_, row)| *row)
+    }
+
+    /// Said only where there are several.
+    fn heading(&self, page: &mut String) {
+        let Some((plan, _)) = self.modes.first().filter(|_| self.result.experiment.bands().len() > 1) else { return };
+        let cpus = u32::try_from(plan.pcpus.as_slice().len()).unwrap_or(u32::MAX);
+        let vcpus = plan.vms.saturating_mul(plan.vcpus);
+        let text = format!(
+            "{}: {} on {}, {} a CPU",
+            plural(plan.vms, "VM"),
+            plural(vcpus, "vCPU"),
+            plural(cpus, "CPU"),
+            figure::ratio(f64::from(vcpus) / f64::from(cpus.max(1)))
+        );
+        let _ = writeln!(page, "{BOLD}{text}{BOLD:#}");
+    }
+
+    fn rates(&self, page: &mut String) {
+        let rows = || self.rows();
+        let axes = |f: fn(&plan::Axes) -> String| self.modes.iter().map(|(p, _)| f(&p.axes)).collect::<Vec<_>>();
+        let confidence = rows().filter_map(|row| row.change.as_ref()?.confidence).fold(f64::INFINITY, f64::min);
+        let interval_head =
+            if confidence.is_finite() { format!("{:.1} % interval", confidence * 100.0) } else { "interval".into() };
+        let workload = self.modes.first().map_or(Workload::Ebizzy, |(plan, _)| plan.workload);
+        let records = format!("{}/s", workload.about().records);
+        let columns = vec![
+            Column::words("host policy", axes(|a| a.host_policy.to_string())),
+            Column::words("flush", axes(|a| a.flush.to_string())),
+            Column::words("spin", axes(|a| a.spin.to_string())),
+            Column::words("vCPUs", axes(|a| if a.pin { "pinned" } else { "free" }.into())),
+            Column::figures(["", records.as_str()], rows().map(|row| row.records_per_s.map(figure::rate))),
+            Column::figures(["", "change"], rows().map(|row| self.change(row))),
+            Column::figures(["", interval_head.as_str()], rows().map(interval)),
+            Column::words("verdict", rows().map(verdict)),
+        ];
+        self.push_grid(page, ["", "mode"], columns);
+    }
+
+    fn change(&self, row: &RowSummary) -> Option<String> {
+        if self.modes.len() < 2 {
+            return None;
+        }
+        if self.result.experiment.reference(&row.mode) == Some(row.mode.as_str()) {
+            return Some("reference".into());
+        }
+        row.change.as_ref().map(|change| format!("{} %", figure::signed(change.percent)))
+    }
+
+    /// COST and WHY: medians of every mode.
+    fn medians(&self, page: &mut String) {
+        for (name, band) in [("cost", bands::COST), ("why", bands::WHY)] {
+            let columns: Vec<Column> = band
+                .iter()
+                .map(|column| {
+                    let cells = self.rows().map(|row| {
+                        let runs = self.result.good_runs(&row.mode);
+                        let values: Vec<f64> = runs.filter_map(|run| column.value(run)).collect();
+                        stats::median(&values).map(|value| column.show(value))
+                    });
+                    Column::figures(column.head, cells)
+                })
+                .collect();
+            if columns.iter().any(|column| column.cells.iter().any(|cell| cell != figure::MISSING)) {
+                page.push('\n');
+                self.push_grid(page, [name, "mode"], columns);
+            }
+        }
+    }
+
+    fn push_grid(&self, page: &mut String, head: [&str; 2], columns: Vec<Column>) {
+        let labels: Vec<&str> = self.rows().map(|row| in_band(&row.mode, self.vms)).collect();
+        for (i, text) in grid::lines(head, &labels, columns).into_iter().enumerate() {
+            let _ = match (i, text.is_empty()) {
+                (0, true) => Ok(()),
+                (0 | 1, _) => writeln!(page, "{BOLD}{text}{BOLD:#}"),
+                _ => writeln!(page, "{text}"),
+            };
+        }
+    }
 }
 
 /// What to know when reading the verdicts.
-fn rules(page: &mut String, rows: &[RowSummary]) {
-    let changes = || rows.iter().filter_map(|row| row.change.as_ref());
-    let (Some(blocks), compared) = (changes().map(|change| change.blocks).min(), changes().count()) else { return };
-    if blocks < BLOCKS_MIN {
+fn rules(page: &mut String, result: &ResultFile) {
+    let changes = || result.summary.iter().filter_map(|row| row.change.as_ref());
+    let blocks = changes().map(|change| change.blocks).min();
+    if let Some(blocks) = blocks.filter(|blocks| *blocks < BLOCKS_MIN) {
         let there = if blocks == 1 { "is 1".into() } else { format!("are {blocks}") };
         let text = format!(
             "no verdict: {BLOCKS_MIN} complete blocks are needed and there {there}, so a change is a figure, not a \
@@ -201,20 +315,11 @@ fn rules(page: &mut String, rows: &[RowSummary]) {
         );
         line(page, "", &text);
     } else if changes().any(|change| change.verdict == Some(Verdict::Unclear)) {
+        let compared = changes().count();
         let over = if compared > 1 { format!(", corrected for {compared} comparisons") } else { String::new() };
         let text = format!("UNCLEAR (n): n blocks would settle it, if the change stays what it is{over}; see --blocks");
         line(page, "", &text);
     }
-}
-
-fn change(row: &RowSummary, result: &ResultFile) -> Option<String> {
-    if result.summary.len() < 2 {
-        return None;
-    }
-    if result.experiment.reference() == Some(row.mode.as_str()) {
-        return Some("reference".into());
-    }
-    row.change.as_ref().map(|change| format!("{} %", figure::signed(change.percent)))
 }
 
 /// The verdict, and for UNCLEAR the blocks that would settle it.
@@ -230,41 +335,4 @@ fn verdict(row: &RowSummary) -> String {
 fn interval(row: &RowSummary) -> Option<String> {
     let [low, high] = row.change.as_ref()?.interval_percent?;
     Some(format!("[{}, {}] %", figure::signed(low), figure::signed(high)))
-}
-
-/// COST and WHY: medians of every mode.
-fn bands(page: &mut String, result: &ResultFile) {
-    let rows = &result.summary;
-    let mut any = false;
-    for (name, band) in [("cost", bands::COST), ("why", bands::WHY)] {
-        let columns: Vec<Column> = band
-            .iter()
-            .map(|column| {
-                let cells = rows.iter().map(|row| {
-                    let values: Vec<f64> = result.good_runs(&row.mode).filter_map(|run| column.value(run)).collect();
-                    stats::median(&values).map(|value| column.show(value))
-                });
-                Column::figures(column.head, cells)
-            })
-            .collect();
-        if columns.iter().any(|column| column.cells.iter().any(|cell| cell != figure::MISSING)) {
-            page.push('\n');
-            push_grid(page, [name, "mode"], rows, columns);
-            any = true;
-        }
-    }
-    if any {
-        line(page, "", "`vmmlab list` explains the columns; `vmmlab compare` of the result has their verdicts");
-    }
-}
-
-fn push_grid(page: &mut String, head: [&str; 2], rows: &[RowSummary], columns: Vec<Column>) {
-    let labels: Vec<&str> = rows.iter().map(|row| row.mode.as_str()).collect();
-    for (i, text) in grid::lines(head, &labels, columns).into_iter().enumerate() {
-        let _ = match (i, text.is_empty()) {
-            (0, true) => Ok(()),
-            (0 | 1, _) => writeln!(page, "{BOLD}{text}{BOLD:#}"),
-            _ => writeln!(page, "{text}"),
-        };
-    }
 }

@@ -67,6 +67,7 @@ fn run(system: System, plan: &RunPlan) -> RunRecord {
             records: 500,
             records_per_s: record.records_per_s / 2.0 * share,
             cpu_ns: 1_000_000,
+            entitled_ns: 1_000_000,
             stale_reads: 0,
             soft_stale_reads: 0,
             vcpu_records: Vec::new(),

@@ -11,7 +11,7 @@ use plan::{
 };
 use vmmlab::driver::{self, Job, Observer, Outcome};
 use vmmlab::exit::Exit;
-use vmmlab::experiment::{Experiment, Metrics};
+use vmmlab::experiment::{Experiment, Metrics, in_band};
 use vmmlab::host::Fingerprint;
 use vmmlab::interrupt::Stop;
 use vmmlab::recording::{Context, Recording};
@@ -58,15 +58,16 @@ impl Engine for Fake {
         let at = self.runs.fetch_add(1, Ordering::Relaxed);
         let mut record = RunRecord::empty(plan);
         let block_noise = 1.0 + f64::from(u32::try_from(plan.seed % 1000).unwrap()) / 5000.0;
-        let mode = FORMULA.iter().position(|name| plan.mode == *name).unwrap_or(0);
+        let mode = FORMULA.iter().position(|name| in_band(&plan.mode, plan.vms) == *name).unwrap_or(0);
         let mode = u32::try_from(mode).unwrap();
         record.duration_ns = plan.duration_ns;
         record.records_per_s = 1000.0 * f64::from(mode + 1) * block_noise + f64::from(plan.block * (mode + 1));
         record.vms = (0..plan.vms)
-            .map(|_| VmRecord {
+            .map(|vm| VmRecord {
                 records: 1,
                 records_per_s: record.records_per_s / f64::from(plan.vms),
-                cpu_ns: 1,
+                cpu_ns: 950 + 100 * u64::from(vm),
+                entitled_ns: 1000,
                 stale_reads: 0,
                 soft_stale_reads: 0,
                 vcpu_records: vec![1; 8],
@@ -197,6 +198,38 @@ fn the_page_of_a_whole_experiment() {
     insta::assert_snapshot!(page(&run(&root.path().join("out"), &experiment(FOUR, 6), Event::Nothing)));
 }
 
+/// `--vms 1,4`.
+fn two_bands(modes: &[Mode], blocks: u32) -> Experiment {
+    let mut both = experiment(modes, blocks);
+    let of = |vms, plan: &RunPlan| RunPlan { vms, mode: format!("{}+vms={vms}", plan.mode), ..plan.clone() };
+    both.plans = [1, 4].iter().flat_map(|vms| both.plans.iter().map(|plan| of(*vms, plan))).collect();
+    both
+}
+
+#[test]
+fn the_page_of_two_numbers_of_vms() {
+    let root = tempfile::tempdir().unwrap();
+    let outcome = run(&root.path().join("out"), &two_bands(&[Mode::Base, Mode::PvFlush], 6), Event::Nothing);
+    insta::assert_snapshot!(page(&outcome));
+    insta::assert_snapshot!(table::mail(&outcome.result));
+}
+
+#[test]
+fn modes_are_compared_with_those_of_as_many_vms_and_a_vm_with_a_vm_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let outcome = run(&root.path().join("out"), &two_bands(&[Mode::Base, Mode::PvFlush], 6), Event::Nothing);
+    let against = |mode: &str| {
+        let row = outcome.result.summary.iter().find(|row| row.mode == mode).unwrap();
+        (row.vms, row.change.as_ref().map(|change| change.against.as_str()), row.scaling)
+    };
+    assert_eq!(against("base+vms=1"), (1, None, Some(1.0)));
+    assert_eq!(against("pvflush+vms=1"), (1, Some("base+vms=1"), Some(1.0)));
+    assert_eq!(against("base+vms=4"), (4, None, Some(0.25)));
+    assert_eq!(against("pvflush+vms=4"), (4, Some("base+vms=4"), Some(0.25)));
+    let csv = table::result_csv(&outcome.result);
+    assert!(csv.contains("pvflush+vms=4,5,") && csv.contains("vm_share_max,share,1.25"), "{csv}");
+}
+
 #[test]
 fn a_failed_run_comes_first_and_does_not_hide_the_others() {
     let root = tempfile::tempdir().unwrap();
@@ -279,7 +312,7 @@ fn pages_are_at_most_100_columns_wide() {
         plan.mode.push_str("+host-policy=gang-next+flush=hypercall+spin=ple+pin=yes");
     }
     for (name, experiment, event) in
-        [("a", wide, Event::Nothing), ("b", experiment(Mode::ALL, 3), Event::Fail { at: 0 })]
+        [("a", wide, Event::Nothing), ("b", two_bands(Mode::ALL, 3), Event::Fail { at: 0 })]
     {
         let page = page(&run(&root.path().join(name), &experiment, event));
         for line in page.lines() {

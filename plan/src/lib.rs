@@ -14,6 +14,7 @@
 
 mod cpulist;
 mod engine;
+mod entitled;
 pub mod metric;
 mod mode;
 mod record;
@@ -22,6 +23,7 @@ mod workload;
 
 pub use cpulist::{CpuList, CpuListError};
 pub use engine::{Control, Engine, EngineError};
+pub use entitled::{EntitledCpus, entitled_cpus};
 pub use mode::{Axes, Flush, HostPolicy, Mode, ModeError, Spin};
 pub use record::{Failure, HistogramSummary, Placement, RunRecord, RunStatus, VmRecord};
 pub use run::{Inject, PlanError, RunPlan, Sched, format_ns};

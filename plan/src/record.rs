@@ -7,7 +7,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Axes, RunPlan};
+use crate::{Axes, RunPlan, entitled_cpus};
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +39,10 @@ pub struct VmRecord {
     pub records_per_s: f64,
     /// CPU time of its vCPU threads in the measured time.
     pub cpu_ns: u64,
+    /// CPU time that it was entitled to in the measured time: see [`entitled_cpus`](crate::entitled_cpus); 0 where that is not
+    /// known.
+    #[serde(default)]
+    pub entitled_ns: u64,
     /// Reads through a stale translation, real TLB.
     pub stale_reads: u64,
     /// Reads through a stale translation, soft TLB.
@@ -209,5 +213,15 @@ impl RunRecord {
             },
             notices: Vec::new(),
         }
+    }
+
+    /// Fills in what the VMs were entitled to in the measured time.
+    pub fn entitle(&mut self, plan: &RunPlan) {
+        let cpus = entitled_cpus(plan);
+        // Entitlements are at most the CPU time of all CPUs, far below 2^53 ns.
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let entitled = |cpus: f64| (cpus * self.duration_ns as f64) as u64;
+        let each = entitled(cpus.vm);
+        self.vms.iter_mut().for_each(|vm| vm.entitled_ns = each);
     }
 }

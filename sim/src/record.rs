@@ -45,6 +45,7 @@ pub(crate) fn record(
             records: data.records,
             records_per_s: float(data.records) / seconds,
             cpu_ns: vcpus().map(|v| v.cpu_ns).sum(),
+            entitled_ns: 0,
             stale_reads: data.stale_reads,
             soft_stale_reads: 0,
             vcpu_records: vcpus().map(|v| v.records).collect(),
@@ -53,6 +54,10 @@ pub(crate) fn record(
     }
     record.records_per_s = record.vms.iter().map(|vm| vm.records_per_s).sum();
     record.stale_reads = record.vms.iter().map(|vm| vm.stale_reads).sum();
+    // VMs that come and go one after the other are entitled to something else at every moment.
+    if world.options.stagger_ns == 0 {
+        record.entitle(plan);
+    }
     counters(world, &mut record.counters);
     record.counters.extend(policies.iter().map(|(name, value)| ((*name).to_owned(), *value)));
     if plan.axes.host_policy.is_gang() {

@@ -63,6 +63,7 @@ pub fn record(plan: &RunPlan, made: Made<'_>) -> RunRecord {
         record.vms =
             guests.vms.iter().map(|vm| VmRecord { vcpu_records: vec![0; vm.vcpus.len()], ..no_vm() }).collect();
     }
+    record.entitle(plan);
     if let Some(end) = &outcome.end {
         stale_reads(guests, end, &mut record);
     }
@@ -81,6 +82,7 @@ const fn no_vm() -> VmRecord {
         records: 0,
         records_per_s: 0.0,
         cpu_ns: 0,
+        entitled_ns: 0,
         stale_reads: 0,
         soft_stale_reads: 0,
         vcpu_records: Vec::new(),

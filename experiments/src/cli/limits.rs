@@ -47,7 +47,7 @@ pub(super) fn limits(vms: u32, vcpus: u32) -> [Limit; 2] {
 /// # Errors
 /// The limit, what is needed, and how to raise it.
 pub(super) fn check(experiment: &Experiment) -> Result<(), Error> {
-    let Some(plan) = experiment.plans.first() else { return Ok(()) };
+    let Some(plan) = experiment.plans.iter().max_by_key(|plan| plan.vms) else { return Ok(()) };
     for limit in limits(plan.vms, plan.vcpus) {
         if let (false, Some(have)) = (limit.enough(), limit.have) {
             return Err(Error::Usage(format!(

@@ -15,6 +15,7 @@ use crate::experiment::Experiment;
 use crate::interrupt::{Stop, Watch};
 use crate::recording::{Context, Recording};
 use crate::store::Store;
+use crate::table;
 use crate::traced::traced;
 
 pub(super) fn run(args: &RunArgs, arguments: &[String]) -> Result<Exit, Error> {
@@ -138,10 +139,10 @@ fn dry_run(experiment: &Experiment, command: &str) -> String {
     if let Some(plan) = experiment.plans.first() {
         let sysctl = |ns: Option<u64>| ns.map_or_else(|| "as Linux scales it".into(), format_ns);
         page.push_str(&format!(
-            "\n{} VMs x {} vCPUs on CPUs {}, {} scheduler, hz {}, gang_cpus {}\n\
+            "\n{} x {} vCPUs on CPUs {}, {} scheduler, hz {}, gang_cpus {}\n\
              sched_latency {}\nsched_min_granularity {}\nsched_wakeup_granularity {}\n\
              {}: warm-up {}, measured {}\n\n",
-            plan.vms,
+            table::numbers(&experiment.bands(), "VM"),
             plan.vcpus,
             plan.pcpus,
             plan.sched,

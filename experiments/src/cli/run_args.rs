@@ -24,6 +24,8 @@ Examples:
       the same question at a slice of 4 ms
   vmmlab run --mode base,base+flush=on-enter,on-enter+pin=yes
       single axes of a mode changed, each in a row of its own
+  vmmlab run --vms 1,2,4 --vcpus 2 --mode base,gang,pvflush
+      from idle CPUs to overcommitted ones in one run: a table for each number of VMs, and how a VM's share shrinks
   vmmlab run --engine sim --topology 1s:8c --vms 8
       the main job on a simulated host of eight CPUs, reproducible to the bit
   vmmlab run --vms 1 --vcpus 2 --mode base,base+sched=host --blocks 20
@@ -99,9 +101,12 @@ pub struct RunArgs {
     )]
     pub lock: Lock,
 
-    /// Virtual machines [1 to 256]
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = count)]
-    pub vms: u32,
+    /// Virtual machines [1 to 256]; several as 1,2,4
+    ///
+    /// With several numbers every block runs every mode with each of them. Modes are compared among those with as many
+    /// VMs, and a VM's throughput with that of the fewest.
+    #[arg(long, value_name = "N,...", default_value = "2", value_delimiter = ',', value_parser = count)]
+    pub vms: Vec<u32>,
     /// vCPUs of each machine [1 to 64]
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = count)]
     pub vcpus: u32,
@@ -114,7 +119,7 @@ pub struct RunArgs {
     /// Time at the start of a run that is not measured
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     pub warmup: Time,
-    /// Blocks: each boots and measures every mode once [1 to 1000]
+    /// Blocks: each boots every mode once [1 to 1000]
     ///
     /// Odd blocks run the modes in reverse order. Fewer than 6 give no verdict, and with three modes against a reference it takes 7.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = count)]
@@ -255,9 +260,9 @@ impl RunArgs {
         let pcpus = self.pcpus(allowed)?;
         let Self { host_policy, flush, spin, pin, .. } = *self;
         // Not `lock` and `sched`: they are the same for all modes, and no row is named after them.
-        let given = Overrides { host_policy, flush, spin, pin, lock: None, sched: None };
+        let given = Overrides { host_policy, flush, spin, pin, lock: None, sched: None, vms: None };
         let mut plans: Vec<RunPlan> = Vec::new();
-        for asked in &self.mode {
+        for (asked, vms) in self.rows()? {
             let row = Row { mode: asked.mode, overrides: given.or(asked.overrides) };
             let axes = row.axes().map_err(|e| Error::Usage(format!("--mode {asked}: {e}")))?;
             let mode = row.to_string();
@@ -272,7 +277,7 @@ impl RunArgs {
                 )));
             }
             let lock = asked.overrides.lock.unwrap_or(self.lock);
-            plans.push(RunPlan { sched, lock, ..self.plan(mode, axes, &pcpus)? });
+            plans.push(RunPlan { sched, lock, ..self.plan(mode, axes, &pcpus, vms)? });
         }
         for plan in &plans {
             plan.validate()?;
@@ -290,6 +295,22 @@ impl RunArgs {
         let seed = self.seed.unwrap_or_else(Seed::random);
         let (name, metrics) = ("run".into(), Metrics::default());
         Ok(Experiment { name, plans, blocks: self.blocks, seed: seed.0, simulated: None, metrics })
+    }
+
+    /// The rows with their numbers of VMs: all modes with the first number, then with the next; last those that have one of
+    /// their own. Where there are several numbers, a row is named after its own.
+    fn rows(&self) -> Result<Vec<(Row, u32)>, Error> {
+        if let Some((_, twice)) = self.vms.iter().enumerate().find(|(at, vms)| self.vms[..*at].contains(vms)) {
+            return Err(Error::Usage(format!("--vms names {twice} twice; name each number once")));
+        }
+        let several = self.vms.len() > 1;
+        let (own, common): (Vec<Row>, Vec<Row>) = self.mode.iter().partition(|row| row.overrides.vms.is_some());
+        let named = |row: &Row, vms| {
+            let overrides = Overrides { vms: several.then_some(vms).or(row.overrides.vms), ..row.overrides };
+            (Row { overrides, ..*row }, vms)
+        };
+        let common = self.vms.iter().flat_map(|vms| common.iter().map(|row| named(row, *vms)));
+        Ok(common.chain(own.iter().filter_map(|row| Some((*row, row.overrides.vms?)))).collect())
     }
 
     fn pcpus(&self, allowed: &[u32]) -> Result<CpuList, Error> {
@@ -326,12 +347,12 @@ impl RunArgs {
         Ok(params)
     }
 
-    fn plan(&self, mode: String, axes: plan::Axes, pcpus: &CpuList) -> Result<RunPlan, Error> {
+    fn plan(&self, mode: String, axes: plan::Axes, pcpus: &CpuList, vms: u32) -> Result<RunPlan, Error> {
         let cpus = u32::try_from(pcpus.as_slice().len()).unwrap_or(u32::MAX);
         let [sched_latency_ns, sched_min_granularity_ns] = match self.slice {
             None => [self.sched_latency, self.sched_min_granularity].map(|time| time.map(|t| t.ns)),
             Some(slice) => {
-                let vcpus_per_cpu = (u64::from(self.vms) * u64::from(self.vcpus)).div_ceil(cpus.into()).max(1);
+                let vcpus_per_cpu = (u64::from(vms) * u64::from(self.vcpus)).div_ceil(cpus.into()).max(1);
                 let longest = Time { ns: 1_000_000_000 / vcpus_per_cpu };
                 let shortest = Time { ns: 100_000 };
                 if slice < shortest || slice > longest {
@@ -346,7 +367,7 @@ impl RunArgs {
         Ok(RunPlan {
             mode,
             axes,
-            vms: self.vms,
+            vms,
             vcpus: self.vcpus,
             pcpus: pcpus.clone(),
             sched: self.sched,
@@ -434,9 +455,23 @@ mod tests {
     }
 
     #[test]
+    fn several_numbers_of_vms_are_rows_of_their_own() {
+        let found = experiment("--vms 1,4 --mode base,gang").unwrap();
+        let rows: Vec<_> = found.plans.iter().map(|p| (p.mode.as_str(), p.vms)).collect();
+        assert_eq!(rows, [("base+vms=1", 1), ("gang+vms=1", 1), ("base+vms=4", 4), ("gang+vms=4", 4)]);
+        assert_eq!(found.bands(), [1, 4]);
+        let found = experiment("--vms 1 --mode base,base+vms=3").unwrap();
+        let rows: Vec<_> = found.plans.iter().map(|p| (p.mode.as_str(), p.vms)).collect();
+        assert_eq!(rows, [("base", 1), ("base+vms=3", 3)]);
+    }
+
+    #[test]
     fn bad_input_is_one_sentence_with_flag_value_and_what_would_be_right() {
         for (args, wants) in [
             ("--vms 0", ["--vms 0", "1 to 256"]),
+            ("--vms 1,2,1", ["--vms names 1 twice", "each number once"]),
+            ("--vms 1,2 --mode base,base+vms=2", ["'base+vms=2' twice", "each mode once"]),
+            ("--vms 1,300", ["--vms 300", "1 to 256"]),
             ("--vms 4000000000", ["--vms 4000000000", "1 to 256"]),
             ("--vcpus 65", ["--vcpus 65", "1 to 64"]),
             ("--vms 256 --vcpus 64", ["--vms 256 x --vcpus 64", "more than 4096"]),

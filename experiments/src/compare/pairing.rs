@@ -52,11 +52,12 @@ pub(super) fn modes(
         (None, None) if new != 0 => {
             names(0).filter(|mode| names(new).any(|other| other == *mode)).map(|m| (m.into(), m.into())).collect()
         }
-        // One result: all modes against its reference.
+        // One result: all modes against one, or each against the reference among those with as many VMs.
         (base, asked) => {
-            let base = base.or_else(|| results[0].experiment.reference().map(str::to_owned)).unwrap_or_default();
-            let others = names(0).filter(|mode| *mode != base && asked.as_deref().is_none_or(|asked| asked == *mode));
-            others.map(|mode| (base.clone(), mode.to_owned())).collect()
+            let others = names(0).filter(|mode| asked.as_deref().is_none_or(|asked| asked == *mode));
+            let against = |mode| base.as_deref().or_else(|| results[0].experiment.reference(mode));
+            let pairs = others.filter_map(|mode| Some((against(mode)?, mode))).filter(|(base, mode)| base != mode);
+            pairs.map(|(base, mode)| (base.to_owned(), mode.to_owned())).collect()
         }
     };
     if pairs.is_empty() {

@@ -74,11 +74,10 @@ fn forests(compared: &Compared, ids: &mut Ids) -> Vec<Block> {
 }
 
 fn verdict(result: &ResultFile, compared: &Compared) -> Vec<Block> {
-    let reference = result.experiment.reference().unwrap_or_default();
     let row = |row: &RowSummary| {
         let change = match &row.change {
             Some(change) => format!("{} %", figure::signed(change.percent)),
-            None if row.mode == reference => "reference".into(),
+            None if result.experiment.reference(&row.mode) == Some(&row.mode) => "reference".into(),
             None => figure::MISSING.into(),
         };
         let interval = row.change.as_ref().and_then(|change| change.interval_percent);
@@ -110,8 +109,25 @@ fn verdict(result: &ResultFile, compared: &Compared) -> Vec<Block> {
         Err(_) if result.summary.len() < 2 => blocks.push(Block::Text(comparison::NOTHING.into())),
         Err(error) => blocks.push(Block::Text(format!("Nothing is compared: {error}."))),
     }
+    blocks.extend(scaling(result));
     blocks.extend(medians(result));
     blocks
+}
+
+/// How a VM's throughput falls with the number of VMs.
+fn scaling(result: &ResultFile) -> Option<Block> {
+    let scaling = table::scaling::scaling(result)?;
+    let row = |(label, shares): (String, Vec<Option<String>>)| {
+        [Cell::words(label)].into_iter().chain(shares.into_iter().map(Cell::maybe)).collect()
+    };
+    Some(Block::Table(Table {
+        caption: format!(
+            "{}: median of the ratios in the blocks; the last line is what an even share of the CPUs would give",
+            capital(&scaling.title)
+        ),
+        head: [Cell::words("mode")].into_iter().chain(scaling.head.into_iter().map(Cell::figure)).collect(),
+        rows: scaling.rows.into_iter().map(row).collect(),
+    }))
 }
 
 /// Every metric of the bands COST and WHY as a row, every mode as a column.

@@ -245,6 +245,11 @@ fn checked(section: &str, key: &str, value: &Value) -> Result<Choice, String> {
             let names: Option<Vec<_>> = items.iter().map(Value::as_str).collect();
             names.ok_or_else(|| at("modes are strings, as in [\"base\", \"gang\"]".into()))?.join(",")
         }
+        // Bands of one result; in [axes] they are points with a result each.
+        Value::Array(items) if section == "run" && key == "vms" => {
+            let numbers: Option<Vec<_>> = items.iter().map(|item| item.as_integer().map(|n| n.to_string())).collect();
+            numbers.ok_or_else(|| at("numbers of VMs are whole numbers, as in [1, 2, 4]".into()))?.join(",")
+        }
         Value::String(text) => text.clone(),
         Value::Integer(number) => number.to_string(),
         Value::Boolean(yes) => if *yes { "yes" } else { "no" }.into(),
@@ -307,7 +312,14 @@ mod tests {
     #[test]
     fn without_axes_there_is_one_point() {
         let one = points("name = \"x\"\n[run]\nvms = 3\n").unwrap();
-        assert_eq!((one.len(), one[0].args.vms), (1, 3));
+        assert_eq!((one.len(), one[0].args.vms.as_slice()), (1, &[3][..]));
+    }
+
+    #[test]
+    fn several_numbers_of_vms_are_one_point_in_run_and_several_in_axes() {
+        let bands = points("name = \"x\"\n[run]\nvms = [1, 2, 4]\n").unwrap();
+        assert_eq!((bands.len(), bands[0].args.vms.as_slice()), (1, &[1, 2, 4][..]));
+        assert_eq!(points("name = \"x\"\n[axes]\nvms = [1, 2, 4]\n").unwrap().len(), 3);
     }
 
     #[test]
@@ -315,7 +327,7 @@ mod tests {
         let set = |key: &str, value: &str| Overrides { options: vec![(key.into(), value.into())] };
         let file = ExperimentFile::parse(GOOD).unwrap();
         let found = file.points(&set("vms", "3")).unwrap();
-        assert!(found.len() == 2 && found.iter().all(|point| point.args.vms == 3));
+        assert!(found.len() == 2 && found.iter().all(|point| point.args.vms == [3]));
         assert!(file.points(&set("vmz", "3")).unwrap_err().contains("did you mean 'vms'"));
     }
 
@@ -327,7 +339,8 @@ mod tests {
             ("name = \"x\"\nrnu = 1", &["line 2", "unknown field `rnu`", "`run`"]),
             ("name = \"x\"\n[run]\nvmz = 2", &["[run] vmz = 2", "did you mean 'vms'?"]),
             ("name = \"x\"\n[run]\nvms = \"many\"", &["[run] vms = \"many\"", "whole number"]),
-            ("name = \"x\"\n[run]\nvms = [2, 4]", &["[run] vms = [2, 4]", "belongs into [axes]"]),
+            ("name = \"x\"\n[run]\nvcpus = [2, 4]", &["[run] vcpus = [2, 4]", "belongs into [axes]"]),
+            ("name = \"x\"\n[run]\nvms = [2, \"4\"]", &["[run] vms = [2, \"4\"]", "[1, 2, 4]"]),
             ("name = \"x\"\n[run]\nvms = 2.5", &["[run] vms = 2.5", "whole number"]),
             ("name = \"x\"\n[run]\nmode = [\"gnag\"]", &["[run] mode", "did you mean 'gang'?"]),
             ("name = \"x\"\n[run]\nout = \"y\"", &["[run] out", "give --out to `vmmlab sweep`"]),

@@ -33,6 +33,8 @@ const fn column(first: &'static str, second: &'static str, id: &'static str) -> 
 pub(super) const COST: &[Narrow] = &[
     column("fairness", "(Jain)", "fairness_jain"),
     column("VM min", "/max", "vm_min_max"),
+    column("CPU share", "least", "vm_share_min"),
+    column("", "most", "vm_share_max"),
     column("runq wait", "p99", "runqueue_wait_p99"),
     column("CPU time", "/record", "cpu_ns_per_record"),
     column("forced", "idle", "forced_idle"),

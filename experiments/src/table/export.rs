@@ -148,7 +148,7 @@ fn markdown_row(page: &mut String, comparison: &Comparison, row: &Row) {
 }
 
 /// Text that stays inside a cell.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ")
 }
 
@@ -189,6 +189,7 @@ pub fn result_markdown(result: &ResultFile) -> String {
         }
         page.push('\n');
     }
+    page.extend(super::scaling::scaling(result).map(|scaling| scaling.markdown()));
     page
 }
 

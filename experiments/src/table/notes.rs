@@ -32,18 +32,26 @@ pub(crate) fn remarks(result: &ResultFile) -> Vec<(&'static str, String)> {
     let mut remarks = vec![("stale", stale)];
     remarks.extend(start(result).map(|text| ("start", text)));
     remarks.extend(foreign(result).map(|text| ("others", text)));
+    remarks.extend(
+        notices(result).into_iter().map(|(text, modes)| ("notice", format!("{}: {text}", who(result, &modes)))),
+    );
     remarks
-        .extend(notices(result).into_iter().map(|(text, modes)| ("notice", format!("{}: {text}", modes.join(", ")))));
-    remarks
+}
+
+/// The modes by name, or in one word if they are many and all.
+fn who(result: &ResultFile, modes: &[&str]) -> String {
+    let all = result.experiment.plans.len();
+    if all > 4 && modes.len() == all { "all modes".into() } else { modes.join(", ") }
 }
 
 /// How long the guests took to come up.
 fn start(result: &ResultFile) -> Option<String> {
-    let plan = result.experiment.plans.first()?;
+    let plan = result.experiment.plans.iter().max_by_key(|plan| plan.vms)?;
+    let most_vms = |run: &&RunRecord| result.experiment.plans.iter().any(|p| p.mode == run.mode && p.vms == plan.vms);
     // A start of more than 2^53 ns is none.
     #[allow(clippy::cast_precision_loss)]
     let times: Vec<f64> =
-        result.runs.iter().filter(|run| run.startup_ns > 0).map(|run| run.startup_ns as f64).collect();
+        result.runs.iter().filter(most_vms).filter(|run| run.startup_ns > 0).map(|run| run.startup_ns as f64).collect();
     let most = times.iter().copied().fold(0.0, f64::max);
     let vcpus = u64::from(plan.vms) * u64::from(plan.vcpus);
     let (median, most) = (figure::time(stats::median(&times)?), figure::time(most));

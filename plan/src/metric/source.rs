@@ -34,6 +34,10 @@ pub enum Source {
     FairnessJain,
     /// Slowest over fastest VM.
     VmMinMax,
+    /// CPU time over entitlement, the VM with the smallest such share.
+    VmShareMin,
+    /// CPU time over entitlement, the VM with the largest such share.
+    VmShareMax,
     /// CPU time over records.
     CpuPerRecord,
     /// Stale reads, real and soft TLB.
@@ -65,6 +69,8 @@ impl Source {
             Self::GangCoverage => run.gang_coverage,
             Self::FairnessJain => fairness_jain(run),
             Self::VmMinMax => vm_min_max(run),
+            Self::VmShareMin => vm_shares(run)?.reduce(f64::min),
+            Self::VmShareMax => vm_shares(run)?.reduce(f64::max),
             Self::CpuPerRecord => cpu_per_record(run),
             Self::StaleReads => Some(float(run.stale_reads.saturating_add(run.soft_stale_reads))),
         }
@@ -115,6 +121,12 @@ fn fairness_jain(run: &RunRecord) -> Option<f64> {
 fn vm_min_max(run: &RunRecord) -> Option<f64> {
     let rates = vm_rates(run)?;
     quotient(rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max))
+}
+
+/// What each VM got of the CPU time that it was entitled to; nothing if that is not known of all.
+fn vm_shares(run: &RunRecord) -> Option<impl Iterator<Item = f64> + '_> {
+    let known = run.vms.iter().all(|vm| vm.entitled_ns > 0);
+    known.then(|| run.vms.iter().map(|vm| float(vm.cpu_ns) / float(vm.entitled_ns)))
 }
 
 fn cpu_per_record(run: &RunRecord) -> Option<f64> {

@@ -68,6 +68,23 @@ pub static METRICS: &[Metric] = &{
             "Records of the slowest VM over those of the fastest.",
         ),
         metric(
+            ["vm_share_min", "CPU share least", "share"],
+            Higher,
+            (2.0, Points),
+            Cost,
+            From::VmShareMin,
+            "CPU time over what a VM is entitled to (an even share, no more than its vCPUs): the VM with the least. A VM that \
+             halts takes less than it may.",
+        ),
+        metric(
+            ["vm_share_max", "CPU share most", "share"],
+            Neither,
+            (2.0, Points),
+            Cost,
+            From::VmShareMax,
+            "The same of the VM with the most: above 100 % it has what others left or were denied.",
+        ),
+        metric(
             ["runqueue_wait_p99", "run-queue wait p99", "ns"],
             Lower,
             (10.0, Percent),
