@@ -10,9 +10,9 @@ use core::hint::spin_loop;
 
 use abi::call::Call;
 use abi::params::{Flush, Params};
-use abi::shootdown::{Round, Shootdown, Vcpus};
+use abi::shootdown::{Round, Shootdown, Vcpus, bits};
 use abi::state::StateWord;
-use abi::vcpu::{FlushLine, KickLine, Phase};
+use abi::vcpu::{Doing, FlushLine, KickLine, Phase};
 
 use crate::cpu::{Cpu, page, rdtsc};
 use crate::stubs::gate_flush;
@@ -93,7 +93,7 @@ impl Pending<'_> {
             if self.flusher.strategy == Flush::Hypercall {
                 cpu.call_mask(Call::FlushOnEnter, targets);
             } else {
-                self.flusher.flush_others(Wait { cpu, round, sent: 0 });
+                self.flusher.flush_others(Wait { cpu, round, doing: [0; Doing::ALL.len()], sent: 0 });
             }
             cpu.phase(Phase::Work);
             let cycles = rdtsc().saturating_sub(self.begin);
@@ -115,6 +115,7 @@ impl Flusher {
             return;
         }
         counters.flush_ipis.add(u64::from(running.count_ones()));
+        wait.sample(running);
         wait.sent = rdtsc();
         wait.cpu.call_mask(Call::SendIpi, running);
         flush_wait(self, &mut wait);
@@ -165,6 +166,8 @@ fn flush_wait_halt(wait: &mut Wait) {
 struct Wait {
     cpu: Cpu,
     round: Round,
+    /// By [`Doing`]: the targets that did that just before the IPI was sent.
+    doing: [u64; Doing::ALL.len()],
     /// When the IPI was sent.
     sent: u64,
 }
@@ -177,9 +180,23 @@ impl Wait {
         self.round.missing()
     }
 
+    /// Notes what the targets do.
+    fn sample(&mut self, targets: u64) {
+        for target in bits(targets) {
+            self.doing[page(target).doing() as usize] |= 1 << target;
+        }
+    }
+
     fn delivered(&self, acknowledged: u64) {
-        for _ in 0..acknowledged.count_ones() {
-            self.cpu.results.ipi_delivery.record(rdtsc().saturating_sub(self.sent));
+        if acknowledged == 0 {
+            return;
+        }
+        let cycles = rdtsc().saturating_sub(self.sent);
+        for (doing, targets) in Doing::ALL.into_iter().zip(self.doing) {
+            for _ in bits(acknowledged & targets) {
+                self.cpu.results.ipi_delivery.record(cycles);
+                self.cpu.results.ack(doing).record(cycles);
+            }
         }
     }
 

@@ -150,6 +150,17 @@ fn histograms(world: &World, into: &mut BTreeMap<String, HistogramSummary>) {
     ] {
         into.insert(name.into(), HistogramSummary::of(histogram));
     }
+    // By `Doing`, in its order; states that no target was in are left out.
+    let acks = [
+        metric::FLUSH_ACK_RUNNING,
+        metric::FLUSH_ACK_PREEMPTED,
+        metric::FLUSH_ACK_HALTED,
+        metric::FLUSH_ACK_HALTED_IRQS_OFF,
+        metric::FLUSH_ACK_IDLE,
+    ];
+    for (name, histogram) in acks.into_iter().zip(&s.flush_ack).filter(|(_, histogram)| !histogram.is_empty()) {
+        into.insert(name.into(), HistogramSummary::of(histogram));
+    }
 }
 
 fn profile(world: &World, into: &mut BTreeMap<String, f64>) {

@@ -1,7 +1,7 @@
 //! What a run counts. Integers only; [`crate::record`] turns it into the result.
 use hdrhistogram::Histogram;
 
-use crate::vcpu::Phase;
+use crate::vcpu::{Doing, Phase};
 
 /// Counters of the measured time, all VMs together; names as in `plan::metric`.
 #[derive(Debug, Clone, Default)]
@@ -39,6 +39,8 @@ pub(crate) struct Stats {
     /// Guest time by phase.
     pub(crate) phase_ns: [u64; Phase::COUNT],
     pub(crate) flush_wait: Histogram<u64>,
+    /// By [`Doing`]: from the sending of a flush's interrupt to the acknowledgement.
+    pub(crate) flush_ack: [Histogram<u64>; Doing::COUNT],
     pub(crate) ipi_delivery: Histogram<u64>,
     pub(crate) runqueue_wait: Histogram<u64>,
     pub(crate) dispatch: Histogram<u64>,
@@ -57,6 +59,7 @@ impl Default for Stats {
             counters: Counters::default(),
             phase_ns: [0; Phase::COUNT],
             flush_wait: histogram(),
+            flush_ack: std::array::from_fn(|_| histogram()),
             ipi_delivery: histogram(),
             runqueue_wait: histogram(),
             dispatch: histogram(),

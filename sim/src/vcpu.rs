@@ -56,6 +56,26 @@ impl Phase {
     pub(crate) const COUNT: usize = 7;
 }
 
+/// What a target does when it is sent a flush interrupt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Has a CPU.
+    Running,
+    /// Wants one.
+    Preempted,
+    /// Halts with interrupts on, in the middle of something.
+    Halted,
+    /// Halts with interrupts off: it takes no interrupt before it is kicked.
+    HaltedIrqsOff,
+    /// Has nothing to run.
+    Idle,
+}
+
+impl Doing {
+    /// Number of states, for tables by state.
+    pub(crate) const COUNT: usize = 5;
+}
+
 /// The flush that a vCPU has under way (`struct smp_flush_state`, one slot a sender).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FlushSlot {
@@ -64,6 +84,10 @@ pub(crate) struct FlushSlot {
     /// When the last of those that have did so; may lie ahead.
     pub(crate) ready_at: u64,
     pub(crate) started_at: u64,
+    /// When the interrupt was sent ...
+    pub(crate) sent_at: u64,
+    /// ... and what its targets did then: a mask for each [`Doing`].
+    pub(crate) doing: [u64; Doing::COUNT],
     /// The VM's flush generation that this flush completes.
     pub(crate) generation: u64,
     /// Its sender still waits (`flush_mm` is set): a handler that finds it clear does not flush.
@@ -120,6 +144,17 @@ impl Vcpu {
     #[inline]
     pub(crate) fn bit(&self) -> u64 {
         1 << self.number
+    }
+
+    /// What it does now.
+    pub(crate) fn doing(&self) -> Doing {
+        match (self.place, self.phase) {
+            (Place::Guest(_) | Place::Host(_), _) => Doing::Running,
+            (Place::Ready | Place::Gone, _) => Doing::Preempted,
+            (Place::Halted, Phase::Idle) => Doing::Idle,
+            (Place::Halted, _) if self.irqs_on => Doing::Halted,
+            (Place::Halted, _) => Doing::HaltedIrqsOff,
+        }
     }
 
     /// Something must be handled before the guest goes on.

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use abi::results::Counters as GuestCounters;
+use abi::results::{Counters as GuestCounters, Results};
 use abi::vcpu::Phase as GuestPhase;
-use hdrhistogram::Histogram;
 use plan::metric;
 use plan::{Failure, HistogramSummary, RunPlan, RunRecord, RunStatus, VmRecord};
 
@@ -56,7 +55,7 @@ pub fn record(plan: &RunPlan, made: Made<'_>) -> RunRecord {
     settings(plan, guests, &mut record);
     shared.sched.describe(&mut record);
     if let Some((from, to)) = outcome.window.take() {
-        measured(guests, &from, &to, &mut record);
+        measured(guests, &from, &to, plan.workload.has_locks(), &mut record);
         shared.sched.measured(from.lab.as_ref(), to.lab.as_ref(), &mut record);
         recorded_by_threads(&outcome, &mut record);
     } else {
@@ -107,7 +106,7 @@ fn settings(plan: &RunPlan, guests: &Guests, record: &mut RunRecord) {
 }
 
 /// Everything that is a difference of the two snapshots.
-fn measured(guests: &Guests, from: &Snapshot, to: &Snapshot, record: &mut RunRecord) {
+fn measured(guests: &Guests, from: &Snapshot, to: &Snapshot, has_locks: bool, record: &mut RunRecord) {
     record.duration_ns = to.at_ns - from.at_ns;
     record.foreign_cpu_ns = to.cpu.foreign_since(&from.cpu);
     let changes: Vec<VcpuChange> = from.vcpus.iter().zip(&to.vcpus).map(VcpuChange::between).collect();
@@ -126,15 +125,18 @@ fn measured(guests: &Guests, from: &Snapshot, to: &Snapshot, record: &mut RunRec
         });
     }
     record.records_per_s = record.vms.iter().map(|vm| vm.records_per_s).sum();
-    counters(guests, &changes, record);
-    let mut add = |name: &str, values: &Histogram<u64>| {
-        record.histograms.insert(name.to_owned(), HistogramSummary::of(values));
-    };
-    let between = |pick: fn(&VcpuSnapshot) -> &crate::snapshot::Buckets| histogram_between(guests, from, to, pick);
-    add(metric::FLUSH_WAIT, &between(|vcpu| &vcpu.flush_wait));
-    add("flush_ack", &between(|vcpu| &vcpu.ack));
-    add("record_time", &between(|vcpu| &vcpu.record_time));
+    counters(guests, &changes, has_locks, record);
+    for (number, name) in Results::HISTOGRAMS.iter().enumerate() {
+        let values = histogram_between(guests, from, to, number);
+        // What every workload has, and what this one has.
+        if ALWAYS.contains(name) || !values.is_empty() {
+            record.histograms.insert((*name).to_owned(), HistogramSummary::of(&values));
+        }
+    }
 }
+
+/// Histograms that stand in every result, empty or not.
+const ALWAYS: [&str; 3] = [metric::FLUSH_WAIT, "flush_ack", "record_time"];
 
 // Counts of records and lengths of runs are far below 2^53.
 #[allow(clippy::cast_precision_loss)]
@@ -159,8 +161,12 @@ impl VcpuChange {
 }
 
 /// Host counters and those of the guest's that the tables know under their own names, other guest counters as `guest_*`.
-fn counters(guests: &Guests, changes: &[VcpuChange], record: &mut RunRecord) {
+/// Counters of locks only where there are any.
+fn counters(guests: &Guests, changes: &[VcpuChange], has_locks: bool, record: &mut RunRecord) {
     let mut add = |name: String, value: u64| {
+        if !has_locks && (name.starts_with("lock_") || name.starts_with("guest_lock_")) {
+            return;
+        }
         let sum = record.counters.entry(name).or_insert(0);
         *sum = sum.saturating_add(value);
     };
@@ -172,8 +178,10 @@ fn counters(guests: &Guests, changes: &[VcpuChange], record: &mut RunRecord) {
             let known = metric::COUNTERS.iter().any(|metric| metric.id == *name);
             add(if known { (*name).to_owned() } else { format!("guest_{name}") }, value);
         }
-        let wait_cycles = guest_counter(&vcpu.guest, "flush_wait_cycles");
-        add(metric::FLUSH_WAIT_NS.to_owned(), cycles_to_ns(wait_cycles, guests.locate(index).0.tsc_khz));
+        for (cycles, ns) in [("flush_wait_cycles", metric::FLUSH_WAIT_NS), ("lock_wait_cycles", metric::LOCK_WAIT_NS)] {
+            let cycles = guest_counter(&vcpu.guest, cycles);
+            add(ns.to_owned(), cycles_to_ns(cycles, guests.locate(index).0.tsc_khz));
+        }
         add(metric::GUEST_KICKS.to_owned(), vcpu.host[Counter::CallKickCpu as usize]);
     }
 }
@@ -294,9 +302,17 @@ fn failures(guests: &Guests, outcome: &Outcome, cpus: u64, record: &mut RunRecor
 /// The vCPU to name when a whole VM is stuck: one that waits for the others is not the culprit, so the first that does
 /// not, else the first.
 fn suspect<'a>(vm: &Vm, outcome: &'a Outcome) -> (u32, Option<&'a Ended>) {
+    let waiting = [
+        GuestPhase::FlushSpin,
+        GuestPhase::FlushHalt,
+        GuestPhase::LockSpin,
+        GuestPhase::LockHalt,
+        GuestPhase::LockHaltIrqsOff,
+        GuestPhase::Idle,
+    ];
     let waits = |vcpu: &u32| {
         let phase = vm.page(*vcpu).call.0.phase.load(Ordering::Relaxed);
-        phase == GuestPhase::FlushSpin as u32 || phase == GuestPhase::FlushHalt as u32
+        waiting.iter().any(|waiting| *waiting as u32 == phase)
     };
     let vcpu = (0..vm.params.vcpus).find(|vcpu| !waits(vcpu)).unwrap_or(0);
     (vcpu, outcome.ended[(vm.first.0 + vcpu) as usize].as_ref())

@@ -1,7 +1,7 @@
 //! What is counted, copied at one moment: twice in a run, and what the run measured is the difference.
 
 use abi::histogram::{BUCKETS, Histogram as GuestHistogram, bucket_low};
-use abi::results::Counters as GuestCounters;
+use abi::results::{Counters as GuestCounters, Results};
 use hdrhistogram::Histogram;
 use plan::CpuList;
 
@@ -54,12 +54,8 @@ pub struct VcpuSnapshot {
     pub host: [u64; Counter::NAMES.len()],
     /// By `abi::results::Counters::NAMES`.
     pub guest: [u64; GuestCounters::NAMES.len()],
-    /// The guest's flush waits.
-    pub flush_wait: Buckets,
-    /// The guest's waits for single acknowledgements.
-    pub ack: Buckets,
-    /// The guest's records.
-    pub record_time: Buckets,
+    /// By `abi::results::Results::HISTOGRAMS`.
+    pub histograms: [Buckets; Results::HISTOGRAMS.len()],
     /// CPU time of its thread.
     pub cpu_ns: u64,
 }
@@ -90,9 +86,7 @@ impl Snapshot {
                 VcpuSnapshot {
                     host: own.counters.read(),
                     guest: results.counters.read(),
-                    flush_wait: Buckets::read(&results.flush_wait),
-                    ack: Buckets::read(&results.ipi_delivery),
-                    record_time: Buckets::read(&results.record_time),
+                    histograms: results.histograms().map(Buckets::read),
                     cpu_ns: thread_cpu_ns(own.tid.load(Ordering::Acquire)),
                 }
             })
@@ -101,17 +95,13 @@ impl Snapshot {
     }
 }
 
-/// What `pick` of every vCPU recorded between two snapshots, as one histogram of ns.
+/// What every vCPU recorded between two snapshots in the histogram of that number, as one histogram of ns.
 #[must_use]
-pub fn histogram_between(
-    guests: &Guests,
-    from: &Snapshot,
-    to: &Snapshot,
-    pick: impl Fn(&VcpuSnapshot) -> &Buckets,
-) -> Histogram<u64> {
+pub fn histogram_between(guests: &Guests, from: &Snapshot, to: &Snapshot, number: usize) -> Histogram<u64> {
     let mut sum = histogram();
     for ((index, before), after) in guests.indices().zip(&from.vcpus).zip(&to.vcpus) {
-        pick(after).add_since(pick(before), guests.locate(index).0.tsc_khz, &mut sum);
+        let khz = guests.locate(index).0.tsc_khz;
+        after.histograms[number].add_since(&before.histograms[number], khz, &mut sum);
     }
     sum
 }

@@ -4,6 +4,7 @@
 
 mod support;
 
+use plan::metric;
 use plan::{Flush, Inject, Mode, RunPlan, RunRecord, RunStatus, Sched, Workload};
 use support::{kvm_usable, plan, run};
 use vmm::Options;
@@ -68,6 +69,29 @@ fn every_target_of_a_flush_is_sent_an_interrupt_or_marked() {
         let told = ipis + marks - late;
         assert!(told.abs_diff(targets) <= 2 * 8 * 7, "{mode}: {targets} targets, {told} told");
     }
+}
+
+/// Each acknowledgement is counted once more under what its target did when the interrupt was sent.
+#[test]
+fn acknowledgements_are_told_apart_by_what_their_targets_did() {
+    if !kvm_usable("acknowledgements_are_told_apart_by_what_their_targets_did") {
+        return;
+    }
+    let preempted = |record: &RunRecord| record.histograms.contains_key(metric::FLUSH_ACK_PREEMPTED);
+    let record = run_until(&flushing(Mode::Base, Sched::Lab), "a preempted target", preempted);
+    assert_eq!(record.status, RunStatus::Ok, "{:?}", record.failures);
+    let count = |name: &str| record.histograms.get(name).map_or(0, |histogram| histogram.count);
+    let of = [
+        metric::FLUSH_ACK_RUNNING,
+        metric::FLUSH_ACK_PREEMPTED,
+        metric::FLUSH_ACK_HALTED,
+        metric::FLUSH_ACK_HALTED_IRQS_OFF,
+        metric::FLUSH_ACK_IDLE,
+    ]
+    .map(count);
+    // Copied while the guest runs: one of each vCPU may be counted in one place only.
+    assert!(of.iter().sum::<u64>().abs_diff(count("flush_ack")) <= 2 * 8, "{of:?} of {}", count("flush_ack"));
+    assert_eq!(of[2..], [0, 0, 0], "nobody halts in this mode");
 }
 
 #[test]

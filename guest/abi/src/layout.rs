@@ -8,12 +8,12 @@
 //!   0x0000_1000  GDT, IDT, parameters      3 pages                 (ring 3: no access, no access, read-only)
 //!   0x0001_0000  system pages              one a vCPU: TSS and I/O bitmap, ring-0 stack       (ring 0 only)
 //!   0x0008_0000  vCPU pages                one a vCPU: VcpuPage, shared with the host
-//!   0x0010_0000  results blocks            four pages a vCPU: Results
 //!   0x0020_0000  image                     header, text, data, bss
 //!   0x0040_0000  ring-3 stacks             eight pages a vCPU, the lowest unmapped
 //!   0x0060_0000  page tables               PML4, PDPT, page directories, low page tables
 //!   0x0070_0000  leaf page tables          of the window, one or two a slot, written by the guest
-//!   0x0100_0000  pool                      frames of the chunks, and one source chunk a vCPU
+//!   0x0100_0000  results blocks            sixteen pages a vCPU: Results
+//!   0x0140_0000  pool                      frames of the chunks, and one source chunk a vCPU
 //!   behind it    thread stacks             two pages a thread of the guest's scheduler
 //!   behind them  heap                      tables of the workload
 //!
@@ -40,10 +40,6 @@ pub const PARAMS: u64 = 0x3000;
 pub const SYSTEM: u64 = 0x1_0000;
 /// First vCPU page.
 pub const VCPU: u64 = 0x8_0000;
-/// First results block.
-pub const RESULTS: u64 = 0x10_0000;
-/// Size of one results block.
-pub const RESULTS_SIZE: u64 = 4 * PAGE_SIZE;
 /// Where the image is linked; it ends before [`STACKS`]. The [`ImageHeader`](crate::header::ImageHeader) stands here.
 pub const IMAGE: u64 = 0x20_0000;
 /// First ring-3 stack.
@@ -68,8 +64,12 @@ pub const LOW_PTS: u64 = WINDOW_PDS + WINDOW_PD_COUNT * PAGE_SIZE;
 pub const LOW_PT_COUNT: u64 = PML4 / HUGE_SIZE;
 /// First leaf page table of the window.
 pub const LEAF_PTS: u64 = 0x70_0000;
+/// First results block.
+pub const RESULTS: u64 = 0x100_0000;
+/// Size of one results block.
+pub const RESULTS_SIZE: u64 = 16 * PAGE_SIZE;
 /// First frame of the pool.
-pub const POOL: u64 = 0x100_0000;
+pub const POOL: u64 = 0x140_0000;
 /// Where the window starts: page-directory-pointer entry 256.
 pub const WINDOW_BASE: u64 = 256 << 30;
 
@@ -285,11 +285,11 @@ const _: () = {
         heap_pages: Geometry::HEAP_PAGES_MAX,
     };
     assert!(SYSTEM + VCPUS_MAX as u64 * PAGE_SIZE <= VCPU);
-    assert!(VCPU + VCPUS_MAX as u64 * PAGE_SIZE <= RESULTS);
-    assert!(RESULTS + VCPUS_MAX as u64 * RESULTS_SIZE <= IMAGE);
+    assert!(VCPU + VCPUS_MAX as u64 * PAGE_SIZE <= IMAGE);
     assert!(STACKS + VCPUS_MAX as u64 * STACK_SIZE <= PML4);
     assert!(LOW_PTS + LOW_PT_COUNT * PAGE_SIZE <= LEAF_PTS);
-    assert!(biggest.leaf_pt(Geometry::SLOTS_MAX) <= POOL);
+    assert!(biggest.leaf_pt(Geometry::SLOTS_MAX) <= RESULTS);
+    assert!(RESULTS + VCPUS_MAX as u64 * RESULTS_SIZE <= POOL);
     assert!(biggest.memory_size() <= LOW_PD_COUNT << 30);
     assert!(biggest.stride() * Geometry::SLOTS_MAX as u64 <= WINDOW_PD_COUNT << 30);
     assert!(IO_MAP_BASE as u64 == TSS_SIZE && TSS_LIMIT as u64 == TSS_SIZE + IO_BITMAP_SIZE - 1);

@@ -26,6 +26,7 @@ pub mod call;
 pub mod header;
 pub mod histogram;
 pub mod layout;
+pub mod lock;
 #[cfg(all(test, loom))]
 mod model;
 pub mod params;

@@ -303,7 +303,7 @@ fn newcomer(steps: Steps) {
 }
 
 /// Explores a model that must hold, and tells how many executions that were.
-fn check(name: &str, model: impl Fn() + Sync + Send + 'static) {
+pub(crate) fn check(name: &str, model: impl Fn() + Sync + Send + 'static) {
     let executions = std::sync::Arc::new(AtomicUsize::new(0));
     let counted = executions.clone();
     loom::model(move || {
@@ -340,8 +340,8 @@ fn the_product_holds() {
     check("argument read once", || changing_argument(1));
 }
 
-/// A wrong step, the model that must see it, and what that says.
-type Mutant = (&'static str, &'static str, fn());
+/// A wrong step, what the model that must see it says, and that model.
+pub(crate) type Mutant = (&'static str, &'static str, fn());
 
 const MUTANTS: [Mutant; 11] = [
     ("a second stop wipes the pending flush", STALE, || {
@@ -409,25 +409,35 @@ const MUTANTS: [Mutant; 11] = [
 
 const CHILD: &str = "ABI_MUTANT";
 
-/// Each mutant dies in a process of its own: a failing model may take the process with it.
-#[test]
-fn every_mutant_of_the_model_is_caught() {
-    for (index, (name, words, _)) in MUTANTS.iter().enumerate() {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "model::one_mutant", "--ignored", "--nocapture"])
+/// Lets each mutant die in a process of its own, which the failing model may take with it: `child` is the name of the
+/// ignored test that ends in [`run_mutant`].
+pub(crate) fn all_caught(child: &str, mutants: &[Mutant]) {
+    for (index, (name, words, _)) in mutants.iter().enumerate() {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", child, "--ignored", "--nocapture"])
             .env(CHILD, std::format!("{index}"))
             .output()
             .unwrap();
-        let text = String::from_utf8_lossy(&child.stderr);
-        assert!(!child.status.success(), "the mutant lives: {name}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "the mutant lives: {name}");
         assert!(text.contains(words), "{name}: caught for another reason: {text}");
         std::println!("caught: {name}");
     }
 }
 
+/// The mutant that the parent process named.
+pub(crate) fn run_mutant(mutants: &[Mutant]) {
+    let index: usize = std::env::var(CHILD).unwrap().parse().unwrap();
+    (mutants[index].2)();
+}
+
+#[test]
+fn every_mutant_of_the_model_is_caught() {
+    all_caught("model::one_mutant", &MUTANTS);
+}
+
 #[test]
 #[ignore = "fails on purpose: run by every_mutant_of_the_model_is_caught"]
 fn one_mutant() {
-    let index: usize = std::env::var(CHILD).unwrap().parse().unwrap();
-    (MUTANTS[index].2)();
+    run_mutant(&MUTANTS);
 }

@@ -5,6 +5,7 @@
 
 use crate::histogram::Histogram;
 use crate::sync::{AtomicU64, Ordering};
+use crate::vcpu::Doing;
 
 macro_rules! counters {
     ($($(#[$meta:meta])* $name:ident,)+) => {
@@ -87,23 +88,82 @@ counters! {
     frees_deferred,
     /// Allocations that had to wait for free frames.
     alloc_waits,
+    /// Spinlocks asked for.
+    lock_acquisitions,
+    /// Of these, the ones that another vCPU held.
+    lock_contended,
+    /// Sum of the waits for these, in cycles.
+    lock_wait_cycles,
+    /// Calls of `Halt` because a spinlock did not come.
+    lock_halts,
+    /// Kicks of such a vCPU by the one that let go.
+    lock_kicks,
 }
 
-/// The block.
-#[derive(Debug)]
-#[repr(C, align(4096))]
-pub struct Results {
-    /// Counters.
-    pub counters: Counters,
-    _pad: [u64; 512 - Counters::NAMES.len()],
-    /// From the beginning of a flush of all vCPUs to its end, for flushes that had a target; cycles.
-    pub flush_wait: Histogram,
-    /// From a `SendIpi` call to the moment the initiator saw the target's acknowledgement, one a target; cycles. An
-    /// initiator that halted sees it after it woke.
-    pub ipi_delivery: Histogram,
-    /// One turn of a logical thread, which is the work of one record, in cycles of wall time; for workload `Doorbell`
-    /// one round trip.
-    pub record_time: Histogram,
+macro_rules! results {
+    ($($(#[$meta:meta])* $name:ident = $id:literal,)+) => {
+        /// The block.
+        #[derive(Debug)]
+        #[repr(C, align(4096))]
+        pub struct Results {
+            /// Counters.
+            pub counters: Counters,
+            _pad: [u64; 512 - Counters::NAMES.len()],
+            $($(#[$meta])* pub $name: Histogram,)+
+            _spare: [[u64; 512]; PAGES - 1 - Results::HISTOGRAMS.len()],
+        }
+
+        impl Results {
+            /// Names of the histograms in a result, in the order of [`Results::histograms`].
+            pub const HISTOGRAMS: &'static [&'static str] = &[$($id,)+];
+
+            /// The histograms, in cycles.
+            #[must_use]
+            pub fn histograms(&self) -> [&Histogram; Self::HISTOGRAMS.len()] {
+                [$(&self.$name,)+]
+            }
+        }
+    };
+}
+
+#[allow(clippy::cast_possible_truncation)] // A few pages.
+const PAGES: usize = (crate::layout::RESULTS_SIZE / crate::layout::PAGE_SIZE) as usize;
+
+results! {
+    /// From the beginning of a flush of all vCPUs to its end, for flushes that had a target.
+    flush_wait = "flush_wait",
+    /// From a `SendIpi` call to the moment the initiator saw the target's acknowledgement, one a target. An initiator that
+    /// halted sees it after it woke.
+    ipi_delivery = "flush_ack",
+    /// One turn of a logical thread, which is the work of one record, in wall time; for workload `Doorbell` one round
+    /// trip.
+    record_time = "record_time",
+    /// From asking for a spinlock that another vCPU holds until it is one's own.
+    lock_wait = "lock_wait",
+    /// The part of `ipi_delivery` whose targets ran when the flush began: [`Doing`](crate::vcpu::Doing).
+    ack_running = "flush_ack_running",
+    /// The same that had been taken off their CPU.
+    ack_preempted = "flush_ack_preempted",
+    /// The same that had halted with interrupts on, with something left to run.
+    ack_halted = "flush_ack_halted",
+    /// The same that had halted with interrupts off.
+    ack_halted_irqs_off = "flush_ack_halted_irqs_off",
+    /// The same that had halted because no thread was runnable.
+    ack_idle = "flush_ack_idle",
+}
+
+impl Results {
+    /// Where acknowledgements of targets in that state are counted.
+    #[must_use]
+    pub const fn ack(&self, doing: Doing) -> &Histogram {
+        match doing {
+            Doing::Running => &self.ack_running,
+            Doing::Preempted => &self.ack_preempted,
+            Doing::Halted => &self.ack_halted,
+            Doing::HaltedIrqsOff => &self.ack_halted_irqs_off,
+            Doing::Idle => &self.ack_idle,
+        }
+    }
 }
 
 #[cfg(not(loom))]

@@ -127,6 +127,16 @@ impl StateWord {
         if was & (PREEMPTED | HALTED) == 0 { Marked::Running } else { Marked::Deferred }
     }
 
+    /// Why it does not execute, as a sample for statistics: nothing may be decided by it.
+    #[must_use]
+    pub fn stopped(&self) -> Option<Stop> {
+        match self.0.load(Ordering::Relaxed) {
+            word if word & PREEMPTED != 0 => Some(Stop::Preempted),
+            word if word & HALTED != 0 => Some(Stop::Halted),
+            _ => None,
+        }
+    }
+
     /// True if the vCPU has a flush to do. Between `enter` and the next stop only `demand_flush` can set it.
     #[must_use]
     pub fn flush_pending(&self) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! Every group of fields with one kind of writer has its cache lines for itself.
 
-use crate::state::StateWord;
+use crate::state::{StateWord, Stop};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Offset of `host.index` in the page, which the host writes before boot.
@@ -83,6 +83,19 @@ pub struct CallLine {
     pub walk_seq: AtomicU32,
 }
 
+/// Spinlocks: written by this vCPU, read by the host and, for [`awaited`](Self::awaited), by the other vCPUs.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct LockLine {
+    /// The announcement of [`TicketLock::wait_pv`](crate::lock::TicketLock::wait_pv): lock and ticket; 0: none. The host
+    /// does not read it.
+    pub awaited: AtomicU64,
+    /// Spinlocks that this vCPU holds. The host looks, when it takes the vCPU's CPU away, whether it is 0, and counts.
+    pub held: AtomicU32,
+    /// Not 0 while it stands in line for one. The host looks as at `held`.
+    pub waits: AtomicU32,
+}
+
 /// Where a vCPU is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -99,6 +112,14 @@ pub enum Phase {
     AllocWait = 4,
     /// Reported `Done` or a failure.
     Done = 5,
+    /// Stands in line for a spinlock, spinning.
+    LockSpin = 6,
+    /// Stands in line for a spinlock, halted.
+    LockHalt = 7,
+    /// The same, with interrupts off: only a kick ends it.
+    LockHaltIrqsOff = 8,
+    /// Halts because it has nothing to run.
+    Idle = 9,
 }
 
 impl Phase {
@@ -112,7 +133,43 @@ impl Phase {
             3 => "halted in a flush",
             4 => "waiting for free frames",
             5 => "finished",
+            6 => "spinning for a lock",
+            7 => "halted for a lock",
+            8 => "halted for a lock, interrupts off",
+            9 => "idle",
             _ => "in an unknown phase",
+        }
+    }
+}
+
+/// What a target does when another vCPU wants something of it. A sample: it may be over by the time it is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// Executes, or is in a call.
+    Running,
+    /// Was taken off its CPU, or woken from a halt and not yet on one.
+    Preempted,
+    /// Halts, with interrupts on.
+    Halted,
+    /// Halts with interrupts off: no interrupt wakes it.
+    HaltedIrqsOff,
+    /// Halts because it has nothing to run.
+    Idle,
+}
+
+impl Doing {
+    /// Every state.
+    pub const ALL: [Self; 5] = [Self::Running, Self::Preempted, Self::Halted, Self::HaltedIrqsOff, Self::Idle];
+
+    /// From the two words that tell.
+    #[must_use]
+    pub const fn of(stopped: Option<Stop>, phase: u32) -> Self {
+        match stopped {
+            None | Some(Stop::MidInstruction) => Self::Running,
+            Some(Stop::Preempted) => Self::Preempted,
+            Some(Stop::Halted) if phase == Phase::Idle as u32 => Self::Idle,
+            Some(Stop::Halted) if phase == Phase::LockHaltIrqsOff as u32 => Self::HaltedIrqsOff,
+            Some(Stop::Halted) => Self::Halted,
         }
     }
 }
@@ -153,6 +210,8 @@ pub struct VcpuPage {
     pub kick: Line<KickLine>,
     /// From this vCPU's ring 3.
     pub call: Line<CallLine>,
+    /// From this vCPU's ring 3.
+    pub lock: Line<LockLine>,
     /// From this vCPU's ring 0.
     pub exception: Line<ExceptionRecord>,
     /// Text of [`Console`](crate::call::Call::Console): any bytes; the host prints them with everything that is not
@@ -161,6 +220,12 @@ pub struct VcpuPage {
 }
 
 impl VcpuPage {
+    /// Other vCPUs: what this one does now.
+    #[must_use]
+    pub fn doing(&self) -> Doing {
+        Doing::of(self.state.0.stopped(), self.call.0.phase.load(Ordering::Relaxed))
+    }
+
     /// Host: the first `len` bytes of the console buffer (cut to its size), made printable.
     pub fn console_text(&self, len: u32) -> impl Iterator<Item = u8> + '_ {
         let len = usize::try_from(len).unwrap_or(CONSOLE_SIZE).min(CONSOLE_SIZE);
@@ -168,6 +233,23 @@ impl VcpuPage {
             byte @ (b'\n' | b' '..=b'~') => byte,
             _ => b'?',
         })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_halt_is_told_apart_by_its_phase_and_a_woken_one_counts_as_preempted() {
+        let word = StateWord::default();
+        let doing = |phase: Phase| Doing::of(word.stopped(), phase as u32);
+        assert_eq!(doing(Phase::Idle), Doing::Running);
+        word.stop(Stop::Halted);
+        assert_eq!([Phase::FlushHalt, Phase::LockHalt].map(doing), [Doing::Halted; 2]);
+        assert_eq!((doing(Phase::LockHaltIrqsOff), doing(Phase::Idle)), (Doing::HaltedIrqsOff, Doing::Idle));
+        word.stop(Stop::Preempted);
+        assert_eq!(doing(Phase::Idle), Doing::Preempted);
     }
 }
 
@@ -180,6 +262,7 @@ const _: () = {
     assert!(offset_of!(VcpuPage, flush) == 128);
     assert!(offset_of!(VcpuPage, kick) == 192);
     assert!(offset_of!(VcpuPage, call) == 256);
-    assert!(offset_of!(VcpuPage, exception) == 320);
-    assert!(offset_of!(VcpuPage, console) == 384);
+    assert!(offset_of!(VcpuPage, lock) == 320);
+    assert!(offset_of!(VcpuPage, exception) == 384);
+    assert!(offset_of!(VcpuPage, console) == 448);
 };

@@ -113,6 +113,16 @@ metrics! {
         LOCK_WAIT = "lock_wait", "ns";
         /// From asking the disk until it answers.
         DISK_WAIT = "disk_wait", "ns";
+        /// From the sending of a flush's IPI to a target that ran then until its acknowledgement.
+        FLUSH_ACK_RUNNING = "flush_ack_running", "ns";
+        /// The same of a target that had lost its CPU.
+        FLUSH_ACK_PREEMPTED = "flush_ack_preempted", "ns";
+        /// The same of a target that had halted with interrupts on, in the middle of something.
+        FLUSH_ACK_HALTED = "flush_ack_halted", "ns";
+        /// The same of a target that had halted with interrupts off: no interrupt wakes it.
+        FLUSH_ACK_HALTED_IRQS_OFF = "flush_ack_halted_irqs_off", "ns";
+        /// The same of a target that had halted because it had nothing to run.
+        FLUSH_ACK_IDLE = "flush_ack_idle", "ns";
     }
 }
 

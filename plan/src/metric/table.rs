@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use super::{
-    DISPATCH, Direction, EXITS, FLUSH_IPIS, FLUSH_MARKS, FLUSH_WAIT, FLUSHES, FORCED_IDLE_NS, Family, GANG_IPIS,
-    GUEST_HALTS, GUEST_KICKS, IN_RUN_MAX, IPI_DELIVERY, LOCK_HOLDER_PREEMPTIONS, LOCK_WAIT, LOCK_WAITER_PREEMPTIONS,
-    MIGRATIONS, Metric, RUNQUEUE_WAIT, SCHED_IDLE_NS, SPIN_HINTS, SWITCHES, Scale, Source, WAKEUPS, YIELDS,
+    DISPATCH, Direction, EXITS, FLUSH_ACK_HALTED, FLUSH_ACK_HALTED_IRQS_OFF, FLUSH_ACK_IDLE, FLUSH_ACK_PREEMPTED,
+    FLUSH_ACK_RUNNING, FLUSH_IPIS, FLUSH_MARKS, FLUSH_WAIT, FLUSHES, FORCED_IDLE_NS, Family, GANG_IPIS, GUEST_HALTS,
+    GUEST_KICKS, IN_RUN_MAX, IPI_DELIVERY, LOCK_HOLDER_PREEMPTIONS, LOCK_WAIT, LOCK_WAITER_PREEMPTIONS, MIGRATIONS,
+    Metric, RUNQUEUE_WAIT, SCHED_IDLE_NS, SPIN_HINTS, SWITCHES, Scale, Source, WAKEUPS, YIELDS,
 };
 
 /// Every metric with a definition, in the order of the page.
@@ -163,6 +164,46 @@ pub static METRICS: &[Metric] = &{
             Why,
             From::P99(name(FLUSH_WAIT)),
             "99th percentile of that time.",
+        ),
+        metric(
+            ["flush_ack_running_p50", "ack, running p50", "ns"],
+            Lower,
+            (5.0, Percent),
+            Why,
+            From::P50(name(FLUSH_ACK_RUNNING)),
+            "Median time from the sending of a flush's IPI to a target that ran until its acknowledgement.",
+        ),
+        metric(
+            ["flush_ack_preempted_p50", "ack, preempted p50", "ns"],
+            Lower,
+            (5.0, Percent),
+            Why,
+            From::P50(name(FLUSH_ACK_PREEMPTED)),
+            "The same for targets that had lost their CPU.",
+        ),
+        metric(
+            ["flush_ack_halted_p50", "ack, halted p50", "ns"],
+            Lower,
+            (5.0, Percent),
+            Why,
+            From::P50(name(FLUSH_ACK_HALTED)),
+            "The same for targets that had halted with interrupts on, in the middle of something.",
+        ),
+        metric(
+            ["flush_ack_halted_irqs_off_p50", "ack, irqs-off p50", "ns"],
+            Lower,
+            (5.0, Percent),
+            Why,
+            From::P50(name(FLUSH_ACK_HALTED_IRQS_OFF)),
+            "The same for targets that had halted with interrupts off: no interrupt wakes them.",
+        ),
+        metric(
+            ["flush_ack_idle_p50", "ack, idle p50", "ns"],
+            Lower,
+            (5.0, Percent),
+            Why,
+            From::P50(name(FLUSH_ACK_IDLE)),
+            "The same for targets that had halted because they had nothing to run.",
         ),
         metric(
             ["guest_waits", "guest waits", "share"],

@@ -39,7 +39,8 @@ impl World {
         vcpu.busy_until = now.max(vcpu.busy_until) + self.costs.tlb_flush;
         let targets = vm.mm_mask & !vcpu.bit();
         let started_at = now;
-        vcpu.flush = FlushSlot { outstanding: 0, ready_at: vcpu.busy_until, started_at, generation, active: true };
+        vcpu.flush =
+            FlushSlot { ready_at: vcpu.busy_until, started_at, generation, active: true, ..FlushSlot::default() };
         let mut to_send = 0;
         for target in bits(targets) {
             let u = self.sibling(v, target);
@@ -56,9 +57,13 @@ impl World {
         vcpu.busy_until += sends * self.costs.ipi_send + call * self.costs.hypercall;
         vcpu.flush.outstanding = to_send;
         let sent_at = vcpu.busy_until;
+        vcpu.flush.sent_at = sent_at;
         self.tell(|world| Event::FlushBegin { vcpu: world.name(v), outstanding: to_send });
         for target in bits(to_send) {
-            self.send_flush_irq(cpu, v, self.sibling(v, target), sent_at);
+            let u = self.sibling(v, target);
+            let doing = self.vcpus[u.i()].doing() as usize;
+            self.vcpus[v.i()].flush.doing[doing] |= 1 << target;
+            self.send_flush_irq(cpu, v, u, sent_at);
         }
         if self.measuring() {
             let counters = &mut self.stats.counters;
@@ -136,6 +141,12 @@ impl World {
         let last = sender.flush.outstanding == bit;
         sender.flush.outstanding &= !bit;
         sender.flush.ready_at = sender.flush.ready_at.max(at);
+        let (doing, sent_at) = (sender.flush.doing, sender.flush.sent_at);
+        if self.measuring()
+            && let Some(state) = doing.iter().position(|targets| targets & bit != 0)
+        {
+            let _ = self.stats.flush_ack[state].record(at.saturating_sub(sent_at));
+        }
         self.tell(|world| Event::FlushAck { by: world.name(u), of: world.name(v) });
         if !self.options.lost_flush {
             self.flushed(u);
