@@ -40,6 +40,16 @@ impl Cpu {
         Self { index, page, results }
     }
 
+    /// The vCPU that executes this.
+    pub(crate) fn this() -> Self {
+        const INDEX: usize = core::mem::offset_of!(VcpuPage, host.0.index);
+        let index: u32;
+        // SAFETY: `gs` is based at this vCPU's page from the first instruction on, so this reads its number. Unsafe
+        // because Rust cannot name a segment.
+        unsafe { asm!("mov {:e}, gs:[{}]", out(reg) index, const INDEX, options(nostack, preserves_flags, readonly)) };
+        Self::new(index)
+    }
+
     pub(crate) fn counters(&self) -> &'static Counters {
         &self.results.counters
     }

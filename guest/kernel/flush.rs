@@ -21,7 +21,7 @@ use crate::stubs::gate_flush;
 pub(crate) static SPACE: Shootdown = Shootdown::new();
 
 /// Every vCPU's page.
-struct Pages;
+pub(crate) struct Pages;
 
 impl Vcpus for Pages {
     fn state(&self, vcpu: u32) -> &StateWord {

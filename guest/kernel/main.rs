@@ -18,10 +18,12 @@
 mod check;
 mod cpu;
 mod flush;
+mod lock;
 mod memory;
 mod pool;
 mod stubs;
 mod window;
+mod work;
 mod workload;
 
 use core::panic::PanicInfo;
@@ -37,14 +39,7 @@ pub(crate) extern "C" fn main(index: u32) -> ! {
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
-    const INDEX: usize = core::mem::offset_of!(abi::vcpu::VcpuPage, host.0.index);
-    let index: u32;
-    // SAFETY: `gs` is based at this vCPU's page from the first instruction on, so this reads its number. Unsafe because
-    // Rust cannot name a segment.
-    unsafe {
-        core::arch::asm!("mov {:e}, gs:[{}]", out(reg) index, const INDEX, options(nostack, preserves_flags, readonly));
-    }
-    let cpu = Cpu::new(index);
+    let cpu = Cpu::this();
     print(cpu, format_args!("{info}\n"));
     cpu.stop(Report::Panic)
 }

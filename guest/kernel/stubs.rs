@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `flush_handler` | vector 0xf0 | flush, acknowledge, kick |
 //! | `flush_handler_lost` | the same under `--inject lost-flush` | acknowledge, kick |
-//! | `exception_stubs` | exceptions 0 to 31, 16 bytes each | `gate_flush` (#UD), `probe_read` (#PF), else report |
+//! | `exception_stubs` | exceptions 0 to 31, 16 bytes each | `gate_flush`, `gate_halt` (#UD), `probe_read` (#PF), else report |
 //!
 //! Order in the flush handler: the generation is read before CR3 is loaded and published after it, so that the
 //! acknowledgement covers only flushes whose cleared entries this flush has seen. Then `waiters` is taken by an
@@ -28,6 +28,8 @@ unsafe extern "C" {
     fn exception_stubs();
     /// Flushes this vCPU's TLB, real and soft (its epoch).
     pub(crate) safe fn gate_flush();
+    /// `Call::Halt` from ring 0, with interrupts off: only a kick ends it, or nothing at all.
+    pub(crate) safe fn gate_halt();
     /// Reads 8 bytes; a page fault gives `ok = 0` instead of an exception. Nothing is read that `address` does not map.
     pub(crate) safe fn probe_read(address: u64) -> Probe;
 }
@@ -168,7 +170,7 @@ global_asm!(
     "    stub_plain 31",
     "end exception_stubs",
 
-    // For the gate, rcx is the caller's loss: the C ABI lets a function change it.
+    // For the gates, rcx, or rax and rdx, are the caller's loss: the C ABI lets a function change them.
     "function exception_ud",
     "    cmp qword ptr [rsp], offset .Lgate_site",
     "    jne 1f",
@@ -177,7 +179,14 @@ global_asm!(
     "    inc qword ptr gs:[{epoch}]",
     "    add qword ptr [rsp], 2",
     "    iretq",
-    "1:  push 0",
+    "1:  cmp qword ptr [rsp], offset .Lhalt_site",
+    "    jne 2f",
+    "    xor eax, eax",
+    "    mov edx, {halt_port}",
+    "    out dx, eax",
+    "    add qword ptr [rsp], 2",
+    "    iretq",
+    "2:  push 0",
     "    push 6",
     "    jmp exception_report",
     "end exception_ud",
@@ -223,6 +232,12 @@ global_asm!(
     "    ud2",
     "    ret",
     "end gate_flush",
+
+    "function gate_halt",
+    ".Lhalt_site:",
+    "    ud2",
+    "    ret",
+    "end gate_halt",
 
     "function probe_read",
     ".Lprobe_site:",

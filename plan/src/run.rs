@@ -238,6 +238,9 @@ impl RunPlan {
         for info in PARAMS {
             range(info.flag, self.params.get(info.id).unwrap_or_default().into(), info.min.into(), info.max.into())?;
         }
+        if self.workload == Workload::Ipi {
+            range("--vcpus of workload ipi", self.vcpus.into(), 2, 64)?;
+        }
         let threads = u64::from(self.vms) * self.params.threads(self.workload, self.vcpus);
         if threads > Self::THREADS_TOTAL_MAX {
             return Err(PlanError::TooManyThreads { workload: self.workload, threads, max: Self::THREADS_TOTAL_MAX });

@@ -27,6 +27,10 @@ named! {
         Spinlock = "spinlock",
         /// Every vCPU flushes every other, nothing else.
         Flush = "flush",
+        /// The same, and each flush takes away translations that are in use.
+        TlbStorm = "tlb-storm",
+        /// Interrupts between vCPUs, there and back.
+        Ipi = "ipi",
     }
 }
 
@@ -96,6 +100,16 @@ impl Workload {
                 "anything but the lock: the worst case",
             ),
             Self::Flush => ("flushes", "every vCPU flushes all others, nothing else", "anything but the flush"),
+            Self::TlbStorm => (
+                "flushes",
+                "every vCPU takes pages under a lock, touches, reads and unmaps them, and flushes all others",
+                "anything but page faults, one lock and the flush",
+            ),
+            Self::Ipi => (
+                "round trips",
+                "each vCPU interrupts each sibling in turn, and waits for its answer",
+                "anything but the interrupt",
+            ),
         };
         About { records, text, caveat }
     }
@@ -103,7 +117,7 @@ impl Workload {
     /// True where the guest takes spinlocks, so that [`Lock`] matters.
     #[must_use]
     pub const fn has_locks(self) -> bool {
-        !matches!(self, Self::Ebizzy | Self::Specjbb | Self::Flush)
+        !matches!(self, Self::Ebizzy | Self::Specjbb | Self::Flush | Self::Ipi)
     }
 
     /// Its constants.
@@ -174,13 +188,13 @@ macro_rules! params {
 
 params! {
     /// Pages of one chunk (4 KiB each).
-    chunk_pages = 16 "pages", 1..=1024, "--chunk-pages", [Ebizzy];
+    chunk_pages = 16 "pages", 1..=1024, "--chunk-pages", [Ebizzy, TlbStorm];
     /// Search passes over the chunk's copy: the computing share of a record.
     search_passes = 24 "passes", 0..=100_000, "--search-passes", [Ebizzy];
     /// Of 1,000 records, how many end in a flush of all vCPUs.
     flush_per_mille = 1000 "per mille", 0..=1000, "--flush-per-mille", [Ebizzy];
     /// Logical guest threads a vCPU.
-    threads_per_vcpu = 2 "threads", 1..=16, "--threads-per-vcpu", [Ebizzy, Flush];
+    threads_per_vcpu = 2 "threads", 1..=16, "--threads-per-vcpu", [Ebizzy, Flush, TlbStorm];
 
     /// Groups, each with queues of its own.
     groups = 8 "groups", 1..=64, "--param groups", [Hackbench];
@@ -219,11 +233,17 @@ params! {
     disk_us = 150 "us", 1..=1_000_000, "--param disk_us", [Dbench];
 
     /// Turns that a paravirt spinlock spins before it halts (`SPIN_THRESHOLD`; 2^11 as posted in 2012).
-    lock_spins = 2048 "turns", 0..=1_073_741_824, "--param lock_spins", [Spinlock, Hackbench, Kernbench, Dbench];
+    lock_spins = 2048 "turns", 0..=1_073_741_824, "--param lock_spins", [Spinlock, Hackbench, Kernbench, Dbench, TlbStorm];
     /// Time that the lock is held.
     hold_ns = 1000 "ns", 0..=10_000_000, "--param hold_ns", [Spinlock];
     /// Computing of each vCPU between letting go and asking again.
     gap_ns = 20_000 "ns", 1..=100_000_000, "--param gap_ns", [Spinlock];
+
+    /// Time that the lock of the page allocator is held for a chunk, with interrupts off where one waits for it; 0: not taken.
+    zone_hold_ns = 1000 "ns", 0..=10_000_000, "--param zone_hold_ns", [TlbStorm];
+
+    /// vCPUs of a VM that send; the others halt and answer.
+    ipi_senders = 64 "vCPUs", 1..=64, "--param ipi_senders", [Ipi];
 }
 
 impl WorkloadParams {
@@ -246,13 +266,13 @@ impl WorkloadParams {
     pub fn threads(&self, workload: Workload, vcpus: u32) -> u64 {
         let vcpus = u64::from(vcpus);
         match workload {
-            Workload::Ebizzy | Workload::Flush => vcpus * u64::from(self.threads_per_vcpu),
+            Workload::Ebizzy | Workload::Flush | Workload::TlbStorm => vcpus * u64::from(self.threads_per_vcpu),
             Workload::Hackbench => 2 * u64::from(self.groups) * u64::from(self.pairs),
             // make itself, and the processes that it runs.
             Workload::Kernbench => 1 + u64::from(self.jobs),
             Workload::Specjbb => u64::from(self.warehouses) + vcpus,
             Workload::Dbench => self.clients.into(),
-            Workload::Spinlock => vcpus,
+            Workload::Spinlock | Workload::Ipi => vcpus,
         }
     }
 }

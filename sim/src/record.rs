@@ -123,6 +123,9 @@ fn of_workload(world: &World, workload: Workload, record: &mut RunRecord) {
     if world.guest_balances {
         record.counters.insert(metric::GUEST_MIGRATIONS.into(), c.guest_migrations);
     }
+    if workload == Workload::Ipi {
+        record.histograms.insert(metric::IPI_ROUND_TRIP.into(), HistogramSummary::of(&s.ipi_round_trip));
+    }
     if workload == Workload::Dbench {
         record.counters.insert(metric::DISK_ACCESSES.into(), c.disk_accesses);
         record.histograms.insert(metric::DISK_WAIT.into(), HistogramSummary::of(&s.disk_wait));

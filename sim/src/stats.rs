@@ -42,6 +42,7 @@ pub(crate) struct Stats {
     /// By [`Doing`]: from the sending of a flush's interrupt to the acknowledgement.
     pub(crate) flush_ack: [Histogram<u64>; Doing::COUNT],
     pub(crate) ipi_delivery: Histogram<u64>,
+    pub(crate) ipi_round_trip: Histogram<u64>,
     pub(crate) runqueue_wait: Histogram<u64>,
     pub(crate) dispatch: Histogram<u64>,
     pub(crate) lock_wait: Histogram<u64>,
@@ -61,6 +62,7 @@ impl Default for Stats {
             flush_wait: histogram(),
             flush_ack: std::array::from_fn(|_| histogram()),
             ipi_delivery: histogram(),
+            ipi_round_trip: histogram(),
             runqueue_wait: histogram(),
             dispatch: histogram(),
             lock_wait: histogram(),

@@ -127,7 +127,11 @@ fn plan(rng: &mut Stream, seed: u64, cpus: u32, long: bool) -> RunPlan {
         mode: Mode::Base.to_string(),
         axes: axes(rng),
         vms: 1 + small(rng, 6),
-        vcpus: if rng.per_mille(30) { 64 } else { 1 + small(rng, 12) },
+        vcpus: if rng.per_mille(30) { 64 } else { 1 + small(rng, 12) }.max(if workload == Workload::Ipi {
+            2
+        } else {
+            1
+        }),
         // A list of at least one CPU.
         pcpus: CpuList::new((0..used).collect()).unwrap_or_else(|| CpuList::new(vec![0]).expect("one CPU is a list")),
         sched: Sched::Lab,

@@ -1,4 +1,5 @@
 //! Properties of the workloads, and of the locks, wait queues and the disk below them.
+use plan::metric;
 use plan::{Axes, Control, CpuList, Engine, HostPolicy, Lock, Mode, RunPlan, RunRecord, RunStatus, Workload};
 
 use crate::Sim;
@@ -11,8 +12,15 @@ use crate::workload::Shared;
 use crate::world::{EPOCH_NS, World};
 
 const MS: u64 = 1_000_000;
-const MODELLED: [Workload; 5] =
-    [Workload::Hackbench, Workload::Kernbench, Workload::Specjbb, Workload::Dbench, Workload::Spinlock];
+const MODELLED: [Workload; 7] = [
+    Workload::Hackbench,
+    Workload::Kernbench,
+    Workload::Specjbb,
+    Workload::Dbench,
+    Workload::Spinlock,
+    Workload::TlbStorm,
+    Workload::Ipi,
+];
 
 /// A plan of a workload whose jobs, groups and heaps are small enough for a short run.
 fn small(workload: Workload, mode: Mode, vms: u32) -> RunPlan {
@@ -52,6 +60,31 @@ fn every_workload_goes_on_in_every_mode_and_repeats() {
             }
         }
     }
+}
+
+/// What the targets of an interrupt did is told apart; one that only answers is idle.
+#[test]
+fn interrupts_are_told_apart_by_what_their_targets_did() {
+    let plan = small(Workload::Ipi, Mode::Base, 1);
+    let count = |record: &RunRecord, name: &str| record.histograms.get(name).map_or(0, |h| h.count);
+    let all_send = run(&plan);
+    assert!(count(&all_send, metric::FLUSH_ACK_RUNNING) > 0 && count(&all_send, metric::FLUSH_ACK_IDLE) == 0);
+    let mut one_sends = plan.clone();
+    one_sends.params.ipi_senders = 1;
+    let one_sends = run(&one_sends);
+    assert!(count(&one_sends, metric::FLUSH_ACK_IDLE) > 0);
+    assert_eq!(one_sends.vms[0].vcpu_records[1..].iter().sum::<u64>(), 0);
+}
+
+/// A paravirt waiter that asked with `spin_lock_irqsave` halts with interrupts off: it answers a flush only when it is kicked.
+#[test]
+fn a_flush_waits_longer_for_who_halts_with_interrupts_off() {
+    let mut plan = RunPlan { lock: Lock::Pv, ..small(Workload::TlbStorm, Mode::Base, 3) };
+    (plan.params.zone_hold_ns, plan.params.lock_spins) = (20_000, 10);
+    let record = run(&plan);
+    let [running, irqs_off] = [metric::FLUSH_ACK_RUNNING, metric::FLUSH_ACK_HALTED_IRQS_OFF]
+        .map(|name| record.histograms.get(name).unwrap_or_else(|| panic!("no {name}")).p50_ns);
+    assert!(irqs_off > running, "{irqs_off} and {running} ns");
 }
 
 #[test]

@@ -90,6 +90,8 @@ pub(crate) struct FlushSlot {
     pub(crate) doing: [u64; Doing::COUNT],
     /// The VM's flush generation that this flush completes.
     pub(crate) generation: u64,
+    /// No flush, but an interrupt there and back ([`begin_ipi`](crate::world::World::begin_ipi)).
+    pub(crate) ipi: bool,
     /// Its sender still waits (`flush_mm` is set): a handler that finds it clear does not flush.
     pub(crate) active: bool,
 }

@@ -14,6 +14,7 @@ mod fault;
 mod flush;
 mod guest;
 mod interrupt;
+mod ipi;
 mod lock;
 mod mmap_sem;
 mod new;

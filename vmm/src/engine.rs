@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use abi::layout::FLUSH_VECTOR;
-use abi::params::{ARGS, Flush as GuestFlush, Lock as GuestLock, Params, Workload as GuestWorkload};
+use abi::params::{ARGS, FAULT_BROKEN_LOCK, Flush as GuestFlush, Lock as GuestLock, Params, Workload as GuestWorkload};
 use crossbeam::channel::{Sender, unbounded};
 use hostsched::CpuId;
 use kvm_ioctls::{Kvm as KvmDevice, VcpuFd};
@@ -20,6 +20,7 @@ use trace::{Buffer, Names, Trace};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::boot::{Image, boot};
+use crate::calibrate::loops_per_ms;
 use crate::control::{Conductor, Outcome, Times};
 use crate::guests::{Guests, Vm};
 use crate::kick::{install_handler, monotonic_ns};
@@ -52,6 +53,8 @@ pub struct Options {
     pub workload: Option<GuestWorkload>,
     /// Records of a vCPU after which it is done; the run ends when all are. 0: no limit.
     pub record_limit: u64,
+    /// Some of those who wait for a spinlock do not, which the check of `spinlock` must find.
+    pub broken_lock: bool,
     /// Code that runs instead of the guest kernel.
     pub guest_code: Option<Vec<u8>>,
     /// A vCPU thread that panics.
@@ -66,6 +69,7 @@ impl Default for Options {
             watchdog: Duration::from_secs(10),
             workload: None,
             record_limit: 0,
+            broken_lock: false,
             guest_code: None,
             panic_hook: None,
             replay: false,
@@ -112,6 +116,8 @@ impl Kvm {
             spin_budget: plan.spin_budget,
             lock: lock as u32,
             lock_spins: plan.params.lock_spins,
+            loops_per_ms: if computes(workload) { loops_per_ms() } else { 0 },
+            faults: if self.options.broken_lock { FAULT_BROKEN_LOCK } else { 0 },
             args: args(plan),
             ple_window_cycles: if plan.axes.spin == Spin::Ple { plan.ple_window_cycles } else { 0 },
             record_limit: self.options.record_limit,
@@ -212,6 +218,11 @@ impl Kvm {
     }
 }
 
+/// True if the guest computes for times of the plan.
+const fn computes(workload: GuestWorkload) -> bool {
+    matches!(workload, GuestWorkload::Spinlock | GuestWorkload::TlbStorm)
+}
+
 /// The constants of the plan's workload, in the order of its list.
 fn args(plan: &RunPlan) -> [u32; ARGS] {
     let mut args = [0; ARGS];
@@ -226,7 +237,10 @@ const fn guest_workload(workload: Workload) -> Option<GuestWorkload> {
     match workload {
         Workload::Ebizzy => Some(GuestWorkload::Ebizzy),
         Workload::Flush => Some(GuestWorkload::Flush),
-        Workload::Hackbench | Workload::Kernbench | Workload::Specjbb | Workload::Dbench | Workload::Spinlock => None,
+        Workload::Spinlock => Some(GuestWorkload::Spinlock),
+        Workload::TlbStorm => Some(GuestWorkload::TlbStorm),
+        Workload::Ipi => Some(GuestWorkload::Ipi),
+        Workload::Hackbench | Workload::Kernbench | Workload::Specjbb | Workload::Dbench => None,
     }
 }
 
@@ -235,8 +249,11 @@ const fn guest_workload(workload: Workload) -> Option<GuestWorkload> {
 /// # Errors
 /// A sentence that names it and what would run it.
 pub fn check_workload(workload: Workload) -> Result<(), EngineError> {
-    let refusal =
-        || format!("--workload {workload} runs in the simulator only: add --engine sim, or take ebizzy or flush");
+    let refusal = || {
+        format!(
+            "--workload {workload} runs in the simulator only: add --engine sim, or take ebizzy, spinlock, flush, tlb-storm or ipi"
+        )
+    };
     guest_workload(workload).map(|_| ()).ok_or_else(|| EngineError::BadPlan(refusal()))
 }
 

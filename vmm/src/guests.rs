@@ -13,7 +13,7 @@ use crate::kick::{KickCell, Reason, monotonic_ns};
 use crate::latch::KickLatch;
 use crate::memory::{GuestMemory, MemoryError};
 use crate::sched::{PreemptNotifier, SchedOut, VcpuIndex, VcpuSched};
-use crate::stats::Counters;
+use crate::stats::{Counter, Counters};
 use crate::sync::{Arc, AtomicBool, AtomicU32, Ordering};
 use crate::vectors::PendingVectors;
 
@@ -92,6 +92,16 @@ impl Vm {
     pub fn results(&self, vcpu: u32) -> &Results {
         assert!(vcpu < self.params.vcpus);
         self.memory.shared(layout::results_block(vcpu)).expect("looked up once by Vm::new")
+    }
+
+    /// vCPU `vcpu` loses its CPU, on its own thread: is anybody behind it? What the guest says is only counted by.
+    fn count_lock_preemption(&self, vcpu: u32) {
+        let (line, counters) = (&self.page(vcpu).lock.0, &self.vcpus[vcpu as usize].counters);
+        if line.held.load(Ordering::Relaxed) != 0 {
+            counters.add(Counter::LockHolderPreemptions, 1);
+        } else if line.waits.load(Ordering::Relaxed) != 0 {
+            counters.add(Counter::LockWaiterPreemptions, 1);
+        }
     }
 
     /// The VM's descriptor.
@@ -187,7 +197,10 @@ impl PreemptNotifier for Guests {
     fn sched_out(&self, vcpu: VcpuIndex, why: SchedOut) {
         let (vm, number) = self.locate(vcpu);
         let stop = match why {
-            SchedOut::Preempted => Stop::Preempted,
+            SchedOut::Preempted => {
+                vm.count_lock_preemption(number);
+                Stop::Preempted
+            }
             SchedOut::Halted => Stop::Halted,
         };
         vm.page(number).state.0.stop(stop);

@@ -22,6 +22,7 @@
 //! file with its argument.
 
 pub mod boot;
+pub mod calibrate;
 pub mod cgroup;
 pub mod console;
 pub mod control;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use abi::results::{Counters as GuestCounters, Results};
 use abi::vcpu::Phase as GuestPhase;
 use plan::metric;
-use plan::{Failure, HistogramSummary, RunPlan, RunRecord, RunStatus, VmRecord};
+use plan::{Failure, HistogramSummary, RunPlan, RunRecord, RunStatus, Sched, VmRecord};
 
 use crate::control::Outcome;
 use crate::guests::{Guests, Vm};
@@ -55,7 +55,7 @@ pub fn record(plan: &RunPlan, made: Made<'_>) -> RunRecord {
     settings(plan, guests, &mut record);
     shared.sched.describe(&mut record);
     if let Some((from, to)) = outcome.window.take() {
-        measured(guests, &from, &to, plan.workload.has_locks(), &mut record);
+        measured(plan, guests, &from, &to, &mut record);
         shared.sched.measured(from.lab.as_ref(), to.lab.as_ref(), &mut record);
         recorded_by_threads(&outcome, &mut record);
     } else {
@@ -106,7 +106,7 @@ fn settings(plan: &RunPlan, guests: &Guests, record: &mut RunRecord) {
 }
 
 /// Everything that is a difference of the two snapshots.
-fn measured(guests: &Guests, from: &Snapshot, to: &Snapshot, has_locks: bool, record: &mut RunRecord) {
+fn measured(plan: &RunPlan, guests: &Guests, from: &Snapshot, to: &Snapshot, record: &mut RunRecord) {
     record.duration_ns = to.at_ns - from.at_ns;
     record.foreign_cpu_ns = to.cpu.foreign_since(&from.cpu);
     let changes: Vec<VcpuChange> = from.vcpus.iter().zip(&to.vcpus).map(VcpuChange::between).collect();
@@ -125,7 +125,7 @@ fn measured(guests: &Guests, from: &Snapshot, to: &Snapshot, has_locks: bool, re
         });
     }
     record.records_per_s = record.vms.iter().map(|vm| vm.records_per_s).sum();
-    counters(guests, &changes, has_locks, record);
+    counters(plan, guests, &changes, record);
     for (number, name) in Results::HISTOGRAMS.iter().enumerate() {
         let values = histogram_between(guests, from, to, number);
         // What every workload has, and what this one has.
@@ -161,10 +161,15 @@ impl VcpuChange {
 }
 
 /// Host counters and those of the guest's that the tables know under their own names, other guest counters as `guest_*`.
-/// Counters of locks only where there are any.
-fn counters(guests: &Guests, changes: &[VcpuChange], has_locks: bool, record: &mut RunRecord) {
+/// Counters of locks only where there are any, and of preempted holders only where the lab preempts.
+fn counters(plan: &RunPlan, guests: &Guests, changes: &[VcpuChange], record: &mut RunRecord) {
+    let absent = |name: &str| {
+        let by_lab = [metric::LOCK_HOLDER_PREEMPTIONS, metric::LOCK_WAITER_PREEMPTIONS].contains(&name);
+        let of_locks = name.starts_with("lock_") || name.starts_with("guest_lock_");
+        of_locks && !plan.workload.has_locks() || by_lab && plan.sched == Sched::Host
+    };
     let mut add = |name: String, value: u64| {
-        if !has_locks && (name.starts_with("lock_") || name.starts_with("guest_lock_")) {
+        if absent(&name) {
             return;
         }
         let sum = record.counters.entry(name).or_insert(0);
@@ -286,6 +291,15 @@ fn failures(guests: &Guests, outcome: &Outcome, cpus: u64, record: &mut RunRecor
         for vm in guests.vms.iter().filter(|vm| progress(vm) == 0) {
             let message = format!("VM {} did nothing in {} ms", vm.number, record.duration_ns / 1_000_000);
             record.failures.push(Failure { check: "watchdog".into(), message });
+        }
+    }
+    if let Some(end) = &outcome.end {
+        let errors = end.vcpus.iter().map(|vcpu| guest_counter(&vcpu.guest, "work_errors"));
+        let errors = errors.fold(0, u64::saturating_add);
+        if errors > 0 {
+            let message =
+                format!("the workload's own check found {errors} times that work was lost, done twice or out of order");
+            record.failures.push(Failure { check: "work".to_owned(), message });
         }
     }
     for (check, count, what) in [

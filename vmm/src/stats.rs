@@ -79,6 +79,10 @@ counters! {
     HypercallKicks = "hypercall_kicks",
     /// The same that were stopped, and only marked.
     HypercallMarks = "hypercall_marks",
+    /// Times that the vCPU lost its CPU while its guest said that it holds a spinlock.
+    LockHolderPreemptions = "lock_holder_preemptions",
+    /// The same while it stood in line for one.
+    LockWaiterPreemptions = "lock_waiter_preemptions",
     /// Halts that ended at once because the latch was set or a vector was pending.
     HaltsSkipped = "halts_skipped",
 }

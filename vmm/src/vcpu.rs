@@ -124,11 +124,13 @@ enum State {
     Leave(Leave),
 }
 
-/// What ends a halt. A pending vector ends each of them.
+/// What ends a halt. A pending vector ends each of them but one.
 #[derive(Debug, Clone, Copy)]
 enum Until {
     /// The kick latch, which it consumes.
     Kicked,
+    /// The same, and no vector: interrupts are off.
+    OnlyKicked,
     /// A time, CLOCK_MONOTONIC ns.
     Time(u64),
     /// Every vCPU of the run is online.
@@ -284,6 +286,8 @@ impl Vcpu<'_> {
         match doorbell {
             Doorbell::Nop => {}
             Doorbell::SendIpi(targets) => self.send_ipi(targets),
+            // Ring 0 with interrupts off: no vector can be what it waits for.
+            Doorbell::Halt if self.fd.get_kvm_run().if_flag == 0 => return State::Halt(Until::OnlyKicked),
             Doorbell::Halt => return State::Halt(Until::Kicked),
             Doorbell::KickCpu(vcpu) => {
                 let target = self.sibling(vcpu);
@@ -364,9 +368,10 @@ impl Vcpu<'_> {
     fn halt(&mut self, until: Until) -> State {
         let (own, shared) = (self.own, self.shared);
         let woken = || {
-            !own.vectors.is_empty()
+            let vector = !matches!(until, Until::OnlyKicked) && !own.vectors.is_empty();
+            vector
                 || match until {
-                    Until::Kicked => own.latch.is_set(),
+                    Until::Kicked | Until::OnlyKicked => own.latch.is_set(),
                     Until::Time(at_ns) => monotonic_ns() >= at_ns,
                     Until::AllOnline => shared.offline.load(Ordering::Acquire) == 0,
                 }
@@ -379,7 +384,7 @@ impl Vcpu<'_> {
             self.thread.halt(&woken);
             own.halted.store(false, Ordering::Relaxed);
         }
-        if matches!(until, Until::Kicked) {
+        if matches!(until, Until::Kicked | Until::OnlyKicked) {
             own.latch.consume();
             tap::record(What::HaltOver { task: tap::task(self.index) });
         }

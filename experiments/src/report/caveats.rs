@@ -37,7 +37,10 @@ fn reading(workload: Workload) -> Option<&'static str> {
             "ebizzy flushes far more often than most programs: it shows the largest gain that a remedy for flushes can have, not \
              the usual one.",
         ),
-        Workload::Flush => {
+        Workload::Ipi => Some(
+            "No program does nothing but interrupt: its figures are prices of one interrupt, not gains of programs.",
+        ),
+        Workload::Flush | Workload::TlbStorm => {
             Some("No program does nothing but flush: its ratios are prices of one flush, not gains of programs.")
         }
         Workload::Spinlock => {

@@ -136,6 +136,9 @@ pub struct Params {
 
 /// Fault of `hackbench`: senders drop one message in [`FAULT_PERIOD`]. Its check must find out.
 pub const FAULT_LOST_MESSAGE: u32 = 1;
+/// Fault of every spinlock: of those who wait for a lock, one in [`FAULT_PERIOD`] does not. The check of `spinlock` must
+/// find out.
+pub const FAULT_BROKEN_LOCK: u32 = 2;
 /// How seldom a fault comes.
 pub const FAULT_PERIOD: u64 = 64;
 

@@ -88,6 +88,8 @@ counters! {
     frees_deferred,
     /// Allocations that had to wait for free frames.
     alloc_waits,
+    /// Pieces of work that were lost, done twice or out of order, as the workload's own check has found. Must be 0.
+    work_errors,
     /// Spinlocks asked for.
     lock_acquisitions,
     /// Of these, the ones that another vCPU held.
@@ -140,6 +142,8 @@ results! {
     record_time = "record_time",
     /// From asking for a spinlock that another vCPU holds until it is one's own.
     lock_wait = "lock_wait",
+    /// Workload `Ipi`: from `SendIpi` to the target's answer.
+    ipi_round_trip = "ipi_round_trip",
     /// The part of `ipi_delivery` whose targets ran when the flush began: [`Doing`](crate::vcpu::Doing).
     ack_running = "flush_ack_running",
     /// The same that had been taken off their CPU.

@@ -74,6 +74,11 @@ pub struct Round {
 }
 
 impl Round {
+    /// The same for one target, if it is one.
+    pub const fn only(self, target: u32) -> Self {
+        Self { missing: self.missing & (1 << target), ..self }
+    }
+
     /// Targets that have neither acknowledged nor been marked.
     #[must_use]
     pub const fn missing(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! `ebizzy`, and the micro `flush`.
+//! `ebizzy`, and the micros `flush` and `tlb-storm`.
 //!
 //! One *record* of `ebizzy` is what the program of that name does per look-up: allocate a chunk (map), touch each page,
 //! copy the source chunk into it, search the copy, free it (unmap, one flush of all vCPUs). Each vCPU has a few logical
@@ -13,29 +13,38 @@
 //! thread that waits for its flush holds its vCPU, as the kernel's `flush_tlb_others` does with preemption off.
 //! Records that do not flush keep their chunk for the next one, as malloc keeps freed memory below its trim threshold.
 //!
-//! `flush` is the same record with one page, no touching, copying or searching.
+//! `flush` is the same record without touching, copying or searching: nobody has a translation that the flush takes away.
+//! `tlb-storm` takes its pages under one lock of the VM for `zone_hold_ns`, touches every page, and reads it again before it is
+//! unmapped: each flush empties TLBs that are in use. What is read must carry the mark that was written into this
+//! mapping, or it is a stale read. A paravirt waiter for that lock halts with interrupts off, as one for `zone->lock` does:
+//! a flush waits for it too.
 
 use core::hint::black_box;
 use core::slice;
 
 use abi::layout::{Geometry, PAGE_SIZE};
-use abi::params::Params;
+use abi::params::{Params, Workload};
 
 use crate::check::Checker;
 use crate::cpu::{Cpu, rdtsc};
 use crate::flush::Flusher;
+use crate::lock::SpinLock;
 use crate::pool::{Pool, Set};
 use crate::window::{STAMP_BYTES, Slot};
+use crate::work::compute;
 use crate::workload::Random;
 
 /// 64-bit words of a page that the workload uses.
 const WORDS: usize = ((PAGE_SIZE - STAMP_BYTES) / 8) as usize;
 
-/// Runs until the record limit, or for ever; without `computes` it is the micro `flush`.
-pub(crate) fn run(cpu: Cpu, params: &Params, geometry: Geometry, flusher: Flusher, computes: bool) {
+/// Of the page allocator.
+static ZONE: SpinLock = SpinLock::new();
+
+/// Runs until the record limit, or for ever.
+pub(crate) fn run(cpu: Cpu, params: &Params, geometry: Geometry, flusher: Flusher, workload: Workload) {
     let progress = &cpu.counters().progress;
     let limit_reached = || params.record_limit != 0 && progress.get() >= params.record_limit;
-    let mut vcpu = Vcpu::new(cpu, params, geometry, flusher, computes);
+    let mut vcpu = Vcpu::new(cpu, params, geometry, flusher, workload);
     let mut threads = [const { None }; Geometry::THREADS_MAX as usize];
     for (number, thread) in (0..geometry.threads()).zip(&mut threads) {
         let slot = Slot::new(geometry, cpu.index * geometry.threads() + number);
@@ -71,11 +80,15 @@ struct Vcpu<'a> {
     pool: Pool,
     checker: Checker,
     random: Random,
+    /// Copies and searches.
     computes: bool,
+    /// Touches and reads.
+    storms: bool,
 }
 
 impl<'a> Vcpu<'a> {
-    fn new(cpu: Cpu, params: &'a Params, geometry: Geometry, flusher: Flusher, computes: bool) -> Self {
+    fn new(cpu: Cpu, params: &'a Params, geometry: Geometry, flusher: Flusher, workload: Workload) -> Self {
+        let (computes, storms) = (workload == Workload::Ebizzy, workload == Workload::TlbStorm);
         let pool = Pool::new(cpu, geometry);
         let mut random = Random(params.seed ^ (u64::from(cpu.index) << 56));
         if computes {
@@ -85,7 +98,7 @@ impl<'a> Vcpu<'a> {
                 }
             }
         }
-        Self { params, geometry, cpu, flusher, pool, checker: Checker::new(cpu, geometry), random, computes }
+        Self { params, geometry, cpu, flusher, pool, checker: Checker::new(cpu, geometry), random, computes, storms }
     }
 
     /// One turn: the end of a thread's record, and the beginning of its next one. The first turn has only the latter.
@@ -95,14 +108,27 @@ impl<'a> Vcpu<'a> {
             self.cpu.counters().records.add(1);
         }
         if thread.chunk.is_none() {
+            self.enter_zone();
             let chunk = self.pool.take(self.params.ple_window_cycles);
             thread.chunk = Some(chunk);
             thread.generation += 1;
             thread.slot.map(self.pool.address(chunk), thread.generation);
         }
-        if self.computes {
-            touch(thread.slot, self.geometry);
+        if self.storms {
+            touch(thread.slot, self.geometry, thread.generation);
+        } else if self.computes {
+            touch(thread.slot, self.geometry, thread.generation);
             copy(thread.slot, self.geometry, self.pool.source());
+        }
+    }
+
+    /// A storm's chunk is accounted for under the allocator's lock; for how long stands in the parameters.
+    fn enter_zone(&self) {
+        // In the order of the plan's list: pages, threads, spins of the lock, hold time.
+        let [_, _, _, hold_ns, ..] = self.params.args;
+        if self.storms && hold_ns > 0 {
+            let _guard = ZONE.lock_irqsave();
+            compute(hold_ns.into());
         }
     }
 
@@ -114,6 +140,9 @@ impl<'a> Vcpu<'a> {
         self.checker.peek(peeked, self.params.peeks);
         if self.computes {
             search(thread.slot, self.geometry, self.random.next(), self.params.search_passes);
+        } else if self.storms {
+            let stale = read_back(thread.slot, self.geometry, thread.generation);
+            self.cpu.counters().stale_reads.add(stale);
         }
         self.checker.peek(peeked, self.params.peeks);
         if self.random.next() % 1000 >= u64::from(self.params.flush_per_mille) {
@@ -141,12 +170,24 @@ fn words_mut(page: u64) -> &'static mut [u64] {
     unsafe { slice::from_raw_parts_mut((page + STAMP_BYTES) as *mut u64, WORDS) }
 }
 
+/// The mark of a page of a mapping.
+fn mark(page: u32, generation: u64) -> u64 {
+    generation << 16 | u64::from(page)
+}
+
 /// The first access of each page, which finds its translation missing.
 #[inline(never)]
-fn touch(slot: Slot, geometry: Geometry) {
+fn touch(slot: Slot, geometry: Geometry, generation: u64) {
     for page in 0..geometry.chunk_pages() {
-        words_mut(slot.address(page))[0] = u64::from(page);
+        words_mut(slot.address(page))[0] = mark(page, generation);
     }
+}
+
+/// Reads what `touch` has written; how many pages have another mark.
+#[inline(never)]
+fn read_back(slot: Slot, geometry: Geometry, generation: u64) -> u64 {
+    let read = |page: u32| black_box(words(slot.address(page)))[0];
+    (0..geometry.chunk_pages()).filter(|page| read(*page) != mark(*page, generation)).count() as u64
 }
 
 #[inline(never)]

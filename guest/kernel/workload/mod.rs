@@ -1,10 +1,12 @@
 //! What the vCPUs do. One file per workload; this one checks what the host gave, and starts the one that it names.
 //!
 //! ```text
-//!   start: parameters ─► Online ─┬─► ebizzy, flush, doorbell: each vCPU runs its own loop   ─► Done
+//!   start: parameters ─► Online ─┬─► ebizzy, flush, tlb-storm, spinlock, ipi, doorbell: a loop a vCPU ─► Done
 //!                                └─► the others: threads of the guest's scheduler (thread.rs) ─► Done
 //! ```
 mod ebizzy;
+mod ipi;
+mod spinlock;
 
 use abi::call::{Call, Report};
 use abi::params::{Params, Workload};
@@ -21,7 +23,13 @@ pub(crate) fn start(cpu: Cpu, params: &'static Params) -> ! {
     else {
         cpu.stop(Report::BadParams)
     };
-    if !matches!(workload, Workload::Ebizzy | Workload::Flush | Workload::Doorbell) {
+    let ready = match workload {
+        Workload::Ebizzy | Workload::Flush | Workload::Doorbell => true,
+        Workload::Spinlock | Workload::TlbStorm => params.loops_per_ms != 0 && params.lock().is_some(),
+        Workload::Ipi => params.vcpus > 1,
+        _ => false,
+    };
+    if !ready {
         cpu.stop(Report::BadParams)
     }
     cpu.call(Call::Report, Report::Online as u32);
@@ -29,7 +37,9 @@ pub(crate) fn start(cpu: Cpu, params: &'static Params) -> ! {
     cpu.phase(Phase::Work);
     match workload {
         Workload::Doorbell => doorbell(cpu, params),
-        _ => ebizzy::run(cpu, params, geometry, flusher, workload == Workload::Ebizzy),
+        Workload::Spinlock => spinlock::run(cpu, params),
+        Workload::Ipi => ipi::run(cpu, params),
+        _ => ebizzy::run(cpu, params, geometry, flusher, workload),
     }
     cpu.stop(Report::Done)
 }

@@ -113,6 +113,8 @@ metrics! {
         LOCK_WAIT = "lock_wait", "ns";
         /// From asking the disk until it answers.
         DISK_WAIT = "disk_wait", "ns";
+        /// Workload ipi: from the sending of an interrupt to another vCPU until its handler's answer.
+        IPI_ROUND_TRIP = "ipi_round_trip", "ns";
         /// From the sending of a flush's IPI to a target that ran then until its acknowledgement.
         FLUSH_ACK_RUNNING = "flush_ack_running", "ns";
         /// The same of a target that had lost its CPU.

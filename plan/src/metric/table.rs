@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::{
     DISPATCH, Direction, EXITS, FLUSH_ACK_HALTED, FLUSH_ACK_HALTED_IRQS_OFF, FLUSH_ACK_IDLE, FLUSH_ACK_PREEMPTED,
     FLUSH_ACK_RUNNING, FLUSH_IPIS, FLUSH_MARKS, FLUSH_WAIT, FLUSHES, FORCED_IDLE_NS, Family, GANG_IPIS, GUEST_HALTS,
-    GUEST_KICKS, IN_RUN_MAX, IPI_DELIVERY, LOCK_HOLDER_PREEMPTIONS, LOCK_WAIT, LOCK_WAITER_PREEMPTIONS, MIGRATIONS,
-    Metric, RUNQUEUE_WAIT, SCHED_IDLE_NS, SPIN_HINTS, SWITCHES, Scale, Source, WAKEUPS, YIELDS,
+    GUEST_KICKS, IN_RUN_MAX, IPI_DELIVERY, IPI_ROUND_TRIP, LOCK_HOLDER_PREEMPTIONS, LOCK_WAIT, LOCK_WAITER_PREEMPTIONS,
+    MIGRATIONS, Metric, RUNQUEUE_WAIT, SCHED_IDLE_NS, SPIN_HINTS, SWITCHES, Scale, Source, WAKEUPS, YIELDS,
 };
 
 /// Every metric with a definition, in the order of the page.
@@ -332,6 +332,22 @@ pub static METRICS: &[Metric] = &{
             Why,
             From::P99(name(IPI_DELIVERY)),
             "99th percentile of that time.",
+        ),
+        metric(
+            ["ipi_round_trip_p50", "IPI round trip p50", "ns"],
+            Lower,
+            (5.0, Percent),
+            Why,
+            From::P50(name(IPI_ROUND_TRIP)),
+            "Median time from the sending of an interrupt to another vCPU until its handler's answer (workload ipi).",
+        ),
+        metric(
+            ["ipi_round_trip_p99", "IPI round trip p99", "ns"],
+            Lower,
+            (10.0, Percent),
+            Why,
+            From::P99(name(IPI_ROUND_TRIP)),
+            "99th percentile of the time from the sending of an interrupt to another vCPU until its handler's answer (workload ipi).",
         ),
         metric(
             ["dispatch_p50", "dispatch p50", "ns"],

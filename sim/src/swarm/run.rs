@@ -143,6 +143,6 @@ impl Case {
 
     /// True if the threads of its workload end by themselves, one by one, when the measured time is over.
     fn drains(&self) -> bool {
-        matches!(self.plan.workload, Workload::Ebizzy | Workload::Flush)
+        matches!(self.plan.workload, Workload::Ebizzy | Workload::Flush | Workload::TlbStorm)
     }
 }

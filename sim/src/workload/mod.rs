@@ -7,9 +7,11 @@
 mod dbench;
 mod ebizzy;
 mod hackbench;
+mod ipi;
 mod kernbench;
 mod specjbb;
 mod spinlock;
+mod tlb_storm;
 
 use plan::{Workload, WorkloadParams};
 
@@ -35,6 +37,8 @@ pub(crate) enum Op {
     UpWrite,
     /// Flushes the TLBs of all vCPUs that use the address space, and waits for it.
     Flush,
+    /// Interrupts the sibling whose turn that is, and waits for its answer.
+    Ipi(u32),
     /// `spin_lock`.
     Lock(LockId),
     /// `spin_lock_irqsave`, outside of any other lock.
@@ -69,6 +73,8 @@ pub(crate) struct Env<'a> {
 pub(crate) enum Shared {
     /// Nothing but locks.
     Nothing { locks: usize },
+    /// See [`ipi`].
+    Answers,
     /// See [`hackbench`].
     Queues(Vec<hackbench::Queue>),
     /// See [`kernbench`].
@@ -83,6 +89,8 @@ impl Shared {
     pub(crate) fn new(workload: Workload, params: &WorkloadParams, vcpus: u32) -> Self {
         match workload {
             Workload::Ebizzy | Workload::Flush => Self::Nothing { locks: 0 },
+            Workload::TlbStorm => Self::Nothing { locks: tlb_storm::LOCKS },
+            Workload::Ipi => Self::Answers,
             Workload::Dbench => Self::Nothing { locks: dbench::LOCKS },
             Workload::Spinlock => Self::Nothing { locks: spinlock::LOCKS },
             Workload::Hackbench => Self::Queues(hackbench::queues(params)),
@@ -98,7 +106,7 @@ impl Shared {
             Self::Nothing { locks } => *locks,
             Self::Queues(queues) => queues.len(),
             Self::Build(_) => kernbench::LOCKS,
-            Self::Heap(_) => 0,
+            Self::Heap(_) | Self::Answers => 0,
         }
     }
 
@@ -107,6 +115,7 @@ impl Shared {
     pub(crate) fn waits(&self) -> usize {
         match self {
             Self::Nothing { .. } => 0,
+            Self::Answers => ipi::WAITS,
             Self::Queues(queues) => 2 * queues.len(),
             Self::Build(_) => kernbench::WAITS,
             Self::Heap(_) => specjbb::WAITS,
@@ -116,7 +125,7 @@ impl Shared {
     /// Work that is lost, or done twice, as a sentence.
     pub(crate) fn broken(&self) -> Option<String> {
         match self {
-            Self::Nothing { .. } => None,
+            Self::Nothing { .. } | Self::Answers => None,
             Self::Queues(queues) => hackbench::broken(queues),
             Self::Build(build) => kernbench::broken(build),
             Self::Heap(heap) => heap.broken(),
@@ -141,6 +150,10 @@ pub(crate) enum Program {
     Spinlock(spinlock::Spinlock),
     /// Flushes back to back.
     Flush(bool),
+    /// See [`tlb_storm`].
+    TlbStorm(tlb_storm::TlbStorm),
+    /// See [`ipi`].
+    Ipi(ipi::Ipi),
 }
 
 impl Program {
@@ -155,6 +168,8 @@ impl Program {
             Workload::Dbench => Self::Dbench(dbench::Dbench::default()),
             Workload::Spinlock => Self::Spinlock(spinlock::Spinlock::default()),
             Workload::Flush => Self::Flush(false),
+            Workload::TlbStorm => Self::TlbStorm(tlb_storm::TlbStorm::default()),
+            Workload::Ipi => Self::Ipi(ipi::Ipi::new(role, params.ipi_senders)),
         }
     }
 
@@ -168,6 +183,8 @@ impl Program {
             (Self::Specjbb(program), Shared::Heap(heap)) => program.next(env, heap),
             (Self::Dbench(program), _) => program.next(env),
             (Self::Spinlock(program), _) => program.next(env),
+            (Self::TlbStorm(program), _) => program.next(env),
+            (Self::Ipi(program), _) => program.next(),
             (Self::Flush(flushed), _) => {
                 *flushed = !*flushed;
                 if *flushed { Op::Flush } else { Op::Record }

@@ -91,7 +91,7 @@ impl World {
     }
 
     /// Sends the flush interrupt to one target.
-    fn send_flush_irq(&mut self, cpu: CpuId, v: VcpuId, u: VcpuId, sent_at: u64) {
+    pub(super) fn send_flush_irq(&mut self, cpu: CpuId, v: VcpuId, u: VcpuId, sent_at: u64) {
         let now = self.now;
         let arrives = sent_at + self.costs.ipi_deliver;
         let handler = self.costs.ipi_handler;
@@ -158,8 +158,8 @@ impl World {
 
     /// The flush of `v` has no target left; `u` was the last.
     fn last_acknowledged(&mut self, u: VcpuId, v: VcpuId) {
-        let halts = matches!(self.axes.flush, Flush::HaltKick | Flush::PvFlush);
         let sender = &self.vcpus[v.i()];
+        let halts = matches!(self.axes.flush, Flush::HaltKick | Flush::PvFlush) && !sender.flush.ipi;
         // As posted the last one kicks whether or not anybody halts.
         if halts && (self.options.halt_once || sender.phase == Phase::FlushHalt) {
             self.kick(u, v);
@@ -191,7 +191,7 @@ impl World {
 
     /// Marks the targets that have stopped since the interrupt was sent to them.
     pub(super) fn scan_flush(&mut self, v: VcpuId) {
-        if !matches!(self.axes.flush, Flush::OnEnter | Flush::PvFlush) {
+        if !matches!(self.axes.flush, Flush::OnEnter | Flush::PvFlush) || self.vcpus[v.i()].flush.ipi {
             return;
         }
         for target in bits(self.vcpus[v.i()].flush.outstanding) {
@@ -211,7 +211,9 @@ impl World {
         for sender in bits(self.vcpus[u.i()].flush_irqs) {
             let v = self.sibling(u, sender);
             let vcpu = &mut self.vcpus[v.i()];
-            if let (Place::Guest(cpu), Phase::FlushSpin, true) = (vcpu.place, vcpu.phase, vcpu.flush.active) {
+            if let (Place::Guest(cpu), Phase::FlushSpin, true) =
+                (vcpu.place, vcpu.phase, vcpu.flush.active && !vcpu.flush.ipi)
+            {
                 self.scan_flush(v);
                 let looks_at = self.now + self.spin_budget_ns;
                 let slot = &mut self.vcpus[v.i()].flush;

@@ -23,10 +23,16 @@ impl World {
         match self.vcpus[v.i()].phase {
             Phase::Work | Phase::Fetch => self.run_ops(cpu, v),
             Phase::FlushSpin if self.vcpus[v.i()].flush.outstanding == 0 => {
-                self.finish_flush(v);
+                if self.vcpus[v.i()].flush.ipi {
+                    self.finish_ipi(v);
+                } else {
+                    self.finish_flush(v);
+                }
                 self.run_ops(cpu, v);
             }
-            Phase::FlushSpin if self.axes.spin == Spin::Halt => self.halt_in_flush(cpu, v),
+            Phase::FlushSpin if self.axes.spin == Spin::Halt && !self.vcpus[v.i()].flush.ipi => {
+                self.halt_in_flush(cpu, v);
+            }
             Phase::FlushSpin => self.pause_loop_exit(cpu, v),
             Phase::LockSpin => {
                 if self.lock_spin_over(cpu, v) {
@@ -67,7 +73,7 @@ impl World {
             return free_at.max(vcpu.flush.ready_at);
         }
         match (self.axes.spin, self.ple_exit_ns) {
-            (Spin::Halt, _) => free_at + self.spin_budget_ns,
+            (Spin::Halt, _) if !vcpu.flush.ipi => free_at + self.spin_budget_ns,
             (Spin::Ple, Some(ns)) => free_at + ns,
             _ => Timers::NEVER,
         }
@@ -89,6 +95,10 @@ impl World {
                 }
                 Op::Flush => {
                     self.begin_flush(cpu, v);
+                    return self.set_end(cpu, v);
+                }
+                Op::Ipi(turn) => {
+                    self.begin_ipi(cpu, v, turn);
                     return self.set_end(cpu, v);
                 }
                 Op::DownRead if !self.down_read(v, thread) => self.block(v),

@@ -77,7 +77,7 @@ impl World {
         let notices = install(&mut host, kind, &PolicySettings { gang, ple: options.ple });
         let costs = machine.costs.clone();
         let vms = plan.vms as usize;
-        let one_mm = matches!(plan.workload, Workload::Ebizzy | Workload::Flush);
+        let one_mm = matches!(plan.workload, Workload::Ebizzy | Workload::Flush | Workload::TlbStorm | Workload::Ipi);
         let mut world = Self {
             now: EPOCH_NS,
             timers: Timers::new(slots * TIMERS),

@@ -1,0 +1,163 @@
+//! Spinlocks of the guest, each in the three forms of `Params::lock`; what decides is in `abi::lock`.
+//!
+//! ```text
+//!   lock ─► free: mine                       guard dropped ─► served += 1 ─► SLOW was set: who awaits that ticket? KickCpu
+//!       └─► lock_wait_spin: spin, with a SpinHint every PLE window
+//!              └─► pv, budget spent: lock_wait_halt
+//! ```
+//! The vCPU's `LockLine` says how many it holds and whether it stands in line: the host counts by it whom it has taken
+//! the CPU from.
+//!
+//! Interrupts stay on while a lock is awaited and held: ring 3 cannot turn them off. What is left of `spin_lock_irqsave` is
+//! the part that other vCPUs feel most: the halt of a paravirt waiter ([`SpinLock::lock_irqsave`]) is taken in ring 0 with
+//! interrupts off, so that no flush interrupt wakes it, only the kick of who lets go. Who holds such a lock must not wait
+//! for a flush: its target may halt for that very lock.
+
+use abi::call::Call;
+use abi::lock::{LockId, Ticket, TicketLock, UnfairLock, Waiter, who_awaits};
+use abi::params::{FAULT_BROKEN_LOCK, FAULT_PERIOD, Lock};
+use abi::sync::Ordering::Relaxed;
+use abi::vcpu::Phase;
+
+use crate::cpu::{Cpu, page, params, rdtsc};
+use crate::flush::SpinHint;
+use crate::stubs::gate_halt;
+
+/// A lock. All zero is free. Which half is used is the same for all locks of a VM.
+pub(crate) struct SpinLock {
+    tickets: TicketLock,
+    unfair: UnfairLock,
+}
+
+impl SpinLock {
+    pub(crate) const fn new() -> Self {
+        Self { tickets: TicketLock::new(), unfair: UnfairLock::new() }
+    }
+
+    /// Takes it.
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        self.take(false)
+    }
+
+    /// The same; a paravirt waiter halts with interrupts off.
+    pub(crate) fn lock_irqsave(&self) -> Guard<'_> {
+        self.take(true)
+    }
+
+    fn take(&self, irqs_off: bool) -> Guard<'_> {
+        let cpu = Cpu::this();
+        let counters = cpu.counters();
+        let kind = params().lock().unwrap_or(Lock::Ticket);
+        counters.lock_acquisitions.add(1);
+        let (ticket, mine) = match kind {
+            Lock::Unfair => (None, self.unfair.take()),
+            Lock::Ticket | Lock::Pv => {
+                let (ticket, mine) = self.tickets.take();
+                (Some(ticket), mine)
+            }
+        };
+        if !mine {
+            counters.lock_contended.add(1);
+            let broken = params().faults & FAULT_BROKEN_LOCK != 0;
+            if !(broken && counters.lock_contended.get().is_multiple_of(FAULT_PERIOD)) {
+                lock_wait_spin(self, cpu, ticket, kind == Lock::Pv, irqs_off);
+            }
+        }
+        let line = &cpu.page.lock.0;
+        line.held.store(line.held.load(Relaxed) + 1, Relaxed);
+        line.waits.store(0, Relaxed);
+        Guard { lock: self, cpu, ticket }
+    }
+
+    /// Its name in announcements: its address, which is below 4 GiB in every guest that has locks.
+    fn id(&self) -> LockId {
+        let address = core::ptr::from_ref(self) as usize;
+        LockId(u32::try_from(address).unwrap_or(u32::MAX))
+    }
+}
+
+/// The lock is held as long as this lives.
+pub(crate) struct Guard<'a> {
+    lock: &'a SpinLock,
+    cpu: Cpu,
+    ticket: Option<Ticket>,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let line = &self.cpu.page.lock.0;
+        let next = match self.ticket {
+            Some(ticket) => self.lock.tickets.unlock(ticket),
+            None => {
+                self.lock.unfair.unlock();
+                None
+            }
+        };
+        line.held.store(line.held.load(Relaxed) - 1, Relaxed);
+        if let Some(next) = next {
+            unlock_kick(self.cpu, self.lock.id(), next);
+        }
+    }
+}
+
+/// Waits for a lock. A function of its own: the guest profile finds the time spent here by its name.
+#[inline(never)]
+fn lock_wait_spin(lock: &SpinLock, cpu: Cpu, ticket: Option<Ticket>, pv: bool, irqs_off: bool) {
+    let begin = rdtsc();
+    let phase = &cpu.page.call.0.phase;
+    let before = phase.load(Relaxed);
+    cpu.page.lock.0.waits.store(1, Relaxed);
+    cpu.phase(Phase::LockSpin);
+    let mut turns = Turns { cpu, hint: SpinHint::new(params().ple_window_cycles), irqs_off };
+    match ticket {
+        None => lock.unfair.wait(&mut turns),
+        Some(ticket) if pv => {
+            lock.tickets.wait_pv(lock.id(), ticket, &cpu.page.lock.0, params().lock_spins, &mut turns);
+        }
+        Some(ticket) => lock.tickets.wait(ticket, &mut turns),
+    }
+    phase.store(before, Relaxed);
+    let cycles = rdtsc().saturating_sub(begin);
+    cpu.results.lock_wait.record(cycles);
+    cpu.counters().lock_wait_cycles.add(cycles);
+}
+
+struct Turns {
+    cpu: Cpu,
+    hint: SpinHint,
+    irqs_off: bool,
+}
+
+impl Waiter for Turns {
+    fn spin(&mut self) {
+        self.hint.spin(self.cpu);
+    }
+
+    fn halt(&mut self) {
+        lock_wait_halt(self.cpu, self.irqs_off);
+    }
+}
+
+/// Halts once (`kvm_lock_spinning`).
+#[inline(never)]
+fn lock_wait_halt(cpu: Cpu, irqs_off: bool) {
+    cpu.counters().lock_halts.add(1);
+    if irqs_off {
+        cpu.phase(Phase::LockHaltIrqsOff);
+        gate_halt();
+    } else {
+        cpu.phase(Phase::LockHalt);
+        cpu.call(Call::Halt, 0);
+    }
+    cpu.phase(Phase::LockSpin);
+}
+
+/// Kicks who waits for that ticket, if it has announced itself (`kvm_unlock_kick`).
+#[inline(never)]
+fn unlock_kick(cpu: Cpu, id: LockId, next: Ticket) {
+    let lines = (0..params().vcpus).map(|vcpu| &page(vcpu).lock.0);
+    if let Some(vcpu) = who_awaits(id, next, lines) {
+        cpu.counters().lock_kicks.add(1);
+        cpu.call(Call::KickCpu, vcpu);
+    }
+}
