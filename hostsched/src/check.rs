@@ -110,6 +110,7 @@ impl Rq {
     fn check_queues(&self, host: &Host) -> Result<(), Violation> {
         let report = Report { rq: self };
         let mut loads = vec![(0_u64, 0_u32, 0_u32); self.cfs.len()];
+        let mut tracked = vec![0_u64; self.cfs.len()];
         let mut waiting = vec![0_u32; self.cfs.len()];
         let groups = (1..self.cfs.len()).map(|g| Slot(u32::try_from(g).unwrap_or(0)));
         for slot in groups.chain(self.task_slots()) {
@@ -120,6 +121,7 @@ impl Rq {
             let q = &self.cfs[e.queue.i()];
             let (load, nr, _) = &mut loads[e.queue.i()];
             *load += e.load.weight;
+            tracked[e.queue.i()] += self.entity_load(slot);
             *nr += 1;
             waiting[e.queue.i()] += u32::from(q.curr != slot);
             if self.is_task(slot) {
@@ -132,6 +134,8 @@ impl Rq {
         }
         for (i, q) in self.cfs.iter().enumerate() {
             report.same(format_args!("load of queue {i}"), q.load.weight, loads[i].0)?;
+            let slot = Slot(u32::try_from(i).unwrap_or(0));
+            report.same(format_args!("runnable load of queue {i}"), self.runnable_load(slot), tracked[i])?;
             report.same(format_args!("nr_running of queue {i}"), q.nr_running, loads[i].1)?;
             report.same(format_args!("h_nr_running of queue {i}"), q.h_nr_running, loads[i].2)?;
             let mut last: Option<Vruntime> = None;
@@ -154,7 +158,7 @@ impl Rq {
             }
         }
         let public = host.cpu(self.cpu);
-        report.same("published load", public.load.load(Relaxed), self.cfs[0].load.weight)?;
+        report.same("published load", public.load.load(Relaxed), self.runnable_load(Slot::NIL))?;
         report.same("published nr_running", public.nr_running.load(Relaxed), self.nr_running)?;
         let stopper = u32::from(self.stopper_queued());
         report.same("nr_running", self.nr_running, self.cfs[0].h_nr_running + stopper)?;

@@ -164,6 +164,16 @@ pub enum SdInit {
     V3_16,
 }
 
+/// What counts as the load of a task, a group or a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LoadTracking {
+    /// The weight of what is queued now; a group's part by an average of its queues' weights (3.4).
+    #[default]
+    PerQueue,
+    /// Each entity's weight times the part of the time that it was runnable lately (3.8 to 4.2).
+    PerEntity,
+}
+
 /// The load-history indices of the domains where they differ from the topology's own (`sched_domain.busy_idx` ...).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LoadIdx {
@@ -200,6 +210,8 @@ pub struct Switches {
     pub idle_imbalance: IdleImbalance,
     /// What the domains start with.
     pub sd_init: SdInit,
+    /// What counts as load. Run queues keep what was set when they were made.
+    pub load_tracking: LoadTracking,
     /// Overrides of the domains' history indices.
     pub load_idx: LoadIdx,
     /// 3.4 forgets to restart its count of examined tasks when it retries without an all-pinned CPU, so a CPU may stay

@@ -12,6 +12,7 @@
 //! ```
 //! So the parent of an entity is the index of its queue, and 0 is both "root" and "no entity".
 use crate::ids::{Nanos, TaskId, Vruntime};
+use crate::load_avg::SchedAvg;
 use crate::topology::CpuSet;
 use crate::weight::{LoadWeight, NICE_0_LOAD, Nice};
 
@@ -126,6 +127,8 @@ pub(crate) struct Task {
     pub(crate) affinity: CpuSet,
     pub(crate) wait_start: Nanos,
     pub(crate) stats: TaskStats,
+    /// What it has loaded its queue with lately, where that is tracked.
+    pub(crate) avg: SchedAvg,
     /// Neighbours in the CPU's list of runnable tasks, newest first (`se.group_node`).
     pub(crate) prev: Slot,
     pub(crate) next: Slot,

@@ -177,6 +177,9 @@ impl Rq {
             e.vruntime = e.vruntime.absolute(base);
         }
         self.update_curr(cx, queue);
+        if self.tracks_entities() {
+            self.enqueue_load_avg(cx, se, how);
+        }
         self.update_cfs_load(cx.host, queue, false);
         self.account_entity_enqueue(queue, se);
         self.update_cfs_shares(cx, queue);
@@ -198,6 +201,9 @@ impl Rq {
     #[inline]
     fn dequeue_entity<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot, se: Slot, how: Dequeue) {
         self.update_curr(cx, queue);
+        if self.tracks_entities() {
+            self.dequeue_load_avg(cx, se, how);
+        }
         let is_curr = self.cfs[queue.i()].curr == se;
         if !is_curr {
             self.wait_end(cx, se);
@@ -237,6 +243,9 @@ impl Rq {
             self.cfs[queue.i()].h_nr_running += 1;
             self.update_cfs_load(cx.host, queue, false);
             self.update_cfs_shares(cx, queue);
+            if self.tracks_entities() {
+                self.update_entity_load_avg(cx, se, true);
+            }
             se = queue;
         }
         self.publish_load(cx.host);
@@ -268,6 +277,9 @@ impl Rq {
             self.cfs[queue.i()].h_nr_running -= 1;
             self.update_cfs_load(cx.host, queue, false);
             self.update_cfs_shares(cx, queue);
+            if self.tracks_entities() {
+                self.update_entity_load_avg(cx, se, true);
+            }
             se = queue;
         }
         self.publish_load(cx.host);
@@ -296,7 +308,9 @@ impl Rq {
             let delta = charge(q, e, self.clock_task);
             let (stale, crowded) = (q.shares.load_unacc_exec_time > window, q.nr_running > 1);
             self.charged(cx, se, delta);
-            if stale {
+            if self.tracks_entities() {
+                self.tick_load_avg(cx, queue, se);
+            } else if stale {
                 self.update_entity_shares(cx, queue);
             }
             if crowded {

@@ -10,6 +10,7 @@ use crate::entity::{Entity, Slot, TaskState};
 use crate::fair::{Dequeue, Enqueue};
 use crate::host::Host;
 use crate::ids::{GroupId, TaskId};
+use crate::load_avg::QueueAvg;
 use crate::rq::{Rq, RunQueues};
 use crate::sched::{Cx, Sched};
 use crate::topology::CpuId;
@@ -49,12 +50,16 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
         shared.shares.store(NICE_0_LOAD, Relaxed);
         shared.gang.store(gang, Relaxed);
         shared.load_weight.store(0, Relaxed);
+        shared.runnable_avg.store(0, Relaxed);
         shared.children.store(0, Relaxed);
         host.groups[parent.index()].children.fetch_add(1, Relaxed);
         for cpu in host.cpu_numbers() {
             self.rqs.with(cpu, |rq| {
                 rq.cfs[group.index()] = CfsRq::new();
                 rq.ents[group.index()] = Entity::group(Slot(parent.0));
+                if let Some(avg) = rq.queue_avgs.get_mut(group.index()) {
+                    *avg = QueueAvg::new();
+                }
             });
         }
         shared.live.store(true, Relaxed);
@@ -155,6 +160,9 @@ impl Rq {
             e.vruntime = e.vruntime.relative(from).absolute(to);
         }
         self.ents[slot.i()].queue = new;
+        if !relative && self.tracks_entities() {
+            self.move_group_load_avg(slot);
+        }
         let id = self.task(slot).id;
         cx.host.tasks[id.index()].group.store(group.0, Relaxed);
         if running {

@@ -56,7 +56,7 @@ pub(crate) struct CpuPublic {
     pub(crate) wake_pending: AtomicU32,
     /// The idle thread has the CPU (`rq->curr == rq->idle`).
     pub(crate) curr_idle: AtomicBool,
-    /// Weight of the root queue (`rq->load.weight`).
+    /// Load of the root queue (`weighted_cpuload`): its weight, or what its entities have weighed lately.
     pub(crate) load: AtomicU64,
     /// History of `load` (`rq->cpu_load[]`).
     pub(crate) cpu_load: [AtomicU64; CPU_LOAD_IDX_MAX],
@@ -119,8 +119,10 @@ pub(crate) struct GroupShared {
     pub(crate) gang: AtomicBool,
     pub(crate) live: AtomicBool,
     pub(crate) generation: AtomicU32,
-    /// Sum of the contributions of the CPUs (`tg->load_weight`).
+    /// Sum of the contributions of the CPUs (`tg->load_weight`, `tg->load_avg`).
     pub(crate) load_weight: AtomicI64,
+    /// Sum of the runnable times of the CPUs, 1024 for all time (`tg->runnable_avg`).
+    pub(crate) runnable_avg: AtomicI64,
     /// Child groups.
     pub(crate) children: AtomicU32,
 }

@@ -25,6 +25,7 @@
 //! | `host.rs`, `rq.rs`, `slab.rs`, `sched.rs` | `struct rq` and what is shared; how operations get at it |
 //! | `fair.rs`, `pick.rs`, `buddies.rs`, `shares.rs` | CFS on one queue: charging, picking, hints, group weights |
 //! | `cfs_rq.rs`, `timeline.rs`, `entity.rs`, `weight.rs` | its data and arithmetic |
+//! | `load_avg/` | load tracking per entity (3.8), off by default |
 //! | `schedule.rs`, `wake.rs`, `placement.rs`, `stopper.rs`, `yields.rs` | `__schedule`, the tick, `try_to_wake_up`, `select_task_rq_fair` |
 //! | `balance/` | `load_balance`, `idle_balance`, active balance, hotplug |
 //! | `task.rs`, `group.rs` | fork, exit, affinity, nice; cgroups |
@@ -81,6 +82,7 @@ mod fair;
 mod group;
 mod host;
 pub mod ids;
+mod load_avg;
 mod pick;
 mod placement;
 pub mod policy;

@@ -84,6 +84,9 @@ impl Rq {
                 self.wait_start(se);
                 let key = self.ents[se.i()].vruntime;
                 self.cfs[queue.i()].timeline.insert(key, se);
+                if self.tracks_entities() {
+                    self.update_entity_load_avg(cx, se, true);
+                }
             }
             self.cfs[queue.i()].curr = Slot::NIL;
             se = queue;

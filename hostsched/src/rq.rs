@@ -11,9 +11,11 @@
 //! Property: runtime of the tasks + idle time + stolen time = elapsed time, to the nanosecond.
 use crate::balance::{DomainStats, SdState};
 use crate::cfs_rq::CfsRq;
+use crate::config::LoadTracking;
 use crate::entity::{Entity, Slot, Task, TaskState, TaskStats};
 use crate::host::Host;
 use crate::ids::{GroupId, Nanos, TaskId, Vruntime};
+use crate::load_avg::QueueAvg;
 use crate::sched::Cx;
 use crate::slab::List;
 use crate::stopper::{StopWork, Stopper};
@@ -83,6 +85,8 @@ pub struct Rq {
     pub(crate) nr_running: u32,
     /// One queue per group, by group number.
     pub(crate) cfs: Vec<CfsRq>,
+    /// The same queues' averages, if entities are tracked one by one; else empty.
+    pub(crate) queue_avgs: Vec<QueueAvg>,
     /// Entities: one per group, then the tasks.
     pub(crate) ents: Vec<Entity>,
     /// The tasks, by slot - number of groups.
@@ -122,6 +126,7 @@ impl Rq {
     pub fn new(host: &Host, cpu: CpuId) -> Self {
         let groups = host.limits().groups as usize;
         let epoch = host.config().epoch;
+        let tracked = if host.config().switches.load_tracking == LoadTracking::PerEntity { groups } else { 0 };
         host.cpu(cpu).curr_idle.store(true, Relaxed);
         Self {
             cpu,
@@ -133,6 +138,7 @@ impl Rq {
             need_resched: false,
             nr_running: 0,
             cfs: (0..groups).map(|_| CfsRq::new()).collect(),
+            queue_avgs: vec![QueueAvg::new(); tracked],
             ents: (0..groups).map(|_| Entity::group(Slot::NIL)).collect(),
             tasks: Vec::new(),
             free: Vec::new(),
@@ -304,10 +310,10 @@ impl Rq {
         running
     }
 
-    /// Publishes the weight of the root queue.
+    /// Publishes the load of the root queue.
     #[inline]
     pub(crate) fn publish_load(&self, host: &Host) {
-        host.cpu(self.cpu).load.store(self.cfs[0].load.weight, Relaxed);
+        host.cpu(self.cpu).load.store(self.runnable_load(Slot::NIL), Relaxed);
     }
 }
 

@@ -178,7 +178,7 @@ impl Rq {
     fn update_cpu_load(&mut self, host: &Host, jiffies: u64) {
         let missed = (jiffies - self.last_load_update_tick).saturating_sub(1);
         self.last_load_update_tick = jiffies;
-        let load = self.cfs[0].load.weight;
+        let load = self.runnable_load(Slot::NIL);
         if load == self.settled_load && missed == 0 {
             return;
         }

@@ -20,11 +20,12 @@ use crate::trace::Trace;
 use crate::weight::{LoadWeight, MIN_SHARES};
 
 impl Rq {
-    /// Brings a group queue's load average up to date (`update_cfs_load`, 3.4). `global` adds any change to the group's
+    /// Brings a group queue's load average up to date (`update_cfs_load`, 3.4), unless entities are tracked one by one:
+    /// then [`crate::load_avg`] does it, at its own times. `global` adds any change to the group's
     /// sum, else only one above an eighth.
     #[inline]
     pub(crate) fn update_cfs_load(&mut self, host: &Host, queue: Slot, global: bool) {
-        if queue.is_nil() {
+        if queue.is_nil() || self.tracks_entities() {
             return;
         }
         let period = host.config().sysctls.shares_window.0;
@@ -120,16 +121,24 @@ impl Rq {
         self.update_cfs_shares(cx, queue);
     }
 
-    /// Folds every group's load into its sum and updates its share (`update_shares`, 3.4).
+    /// Folds every group's load into its sum and updates its share (`update_shares`, 3.4; `update_blocked_averages`, 3.8).
     pub(crate) fn update_shares<T: Trace>(&mut self, cx: &mut Cx<'_, T>) {
         let mut queue = self.leaves.head;
         while !queue.is_nil() {
             // Only this queue may leave the list meanwhile.
             let next = self.cfs[queue.i()].shares.next;
             self.update_rq_clock(cx.now);
-            self.update_cfs_load(cx.host, queue, true);
-            self.update_cfs_shares(cx, queue);
+            if self.tracks_entities() {
+                self.update_blocked_average(cx, queue);
+            } else {
+                self.update_cfs_load(cx.host, queue, true);
+                self.update_cfs_shares(cx, queue);
+            }
             queue = next;
+        }
+        if self.tracks_entities() {
+            self.update_rq_clock(cx.now);
+            self.update_blocked_average(cx, Slot::NIL);
         }
     }
 

@@ -6,6 +6,7 @@
 use crate::entity::{Entity, SchedPolicy, Slot, Task, TaskState, TaskStats};
 use crate::host::Host;
 use crate::ids::{Nanos, TaskId};
+use crate::load_avg::SchedAvg;
 use crate::rq::Rq;
 use crate::topology::CpuSet;
 use crate::weight::Nice;
@@ -76,6 +77,7 @@ impl Rq {
             affinity: CpuSet::new(),
             wait_start: Nanos(0),
             stats: TaskStats::default(),
+            avg: SchedAvg::default(),
             prev: Slot::NIL,
             next: Slot::NIL,
         };

@@ -9,6 +9,7 @@ use crate::entity::{Entity, SchedPolicy, Slot, Task, TaskState, TaskStats};
 use crate::fair::{Dequeue, Enqueue};
 use crate::host::{Host, TaskShared};
 use crate::ids::{GroupId, Nanos, TaskId, VmId, Vruntime};
+use crate::load_avg::SchedAvg;
 use crate::rq::{Rq, RunQueues};
 use crate::sched::{Cx, Sched};
 use crate::stopper::StopWork;
@@ -24,7 +25,7 @@ pub enum Birth {
     Fork,
     /// As `Fork`, then moved to the idlest CPU (`SD_BALANCE_FORK`).
     ForkBalanced,
-    /// Queued at virtual time 0 without debit, as before the host was busy.
+    /// Queued at virtual time 0 without debit, as before the host was busy; where load is tracked, it has none yet.
     Boot,
     /// As `Boot`, on the idlest CPU as seen from the given one.
     BootBalanced,
@@ -114,6 +115,7 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
             affinity,
             wait_start: Nanos(0),
             stats: TaskStats::default(),
+            avg: SchedAvg::default(),
             prev: Slot::NIL,
             next: Slot::NIL,
         };
@@ -142,6 +144,9 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
         }
         self.rqs.with(target, |rq| {
             let Some(slot) = rq.slot_of(cx.host, id) else { return };
+            if rq.tracks_entities() {
+                rq.init_task_load_avg(cx, slot, fork);
+            }
             if spec.blocked {
                 let base = rq.cfs[spec.group.index()].min_vruntime;
                 rq.ents[slot.i()].vruntime = rq.ents[slot.i()].vruntime.absolute(base);

@@ -161,6 +161,9 @@ impl Rq {
 
     /// Gives a task that is on no timeline to another CPU's queue and returns its slot there (`set_task_cpu`).
     pub(crate) fn hand_over<T: Trace>(&mut self, cx: &mut Cx<'_, T>, slot: Slot, to: &mut Rq) -> Slot {
+        if self.tracks_entities() {
+            self.migrate_load_avg(slot);
+        }
         let (mut task, entity) = self.remove_task(slot);
         task.stats.nr_migrations += 1;
         cx.trace.sched_migrate_task(cx.now, task.id, self.cpu, to.cpu);

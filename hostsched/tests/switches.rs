@@ -1,8 +1,8 @@
 //! What earlier and later kernels did differently: each switch changes what its documentation says, and nothing at its
 //! default (the golden schedules prove that).
 #![forbid(unsafe_code)]
-use hostsched::config::{BusiestPick, IdleImbalance, IdleSibling, LbBias, LoadIdx, Switches};
-use hostsched::testing::{Engine, Scenario, Step, TaskPlan};
+use hostsched::config::{BusiestPick, IdleImbalance, IdleSibling, LbBias, LoadIdx, LoadTracking, Switches};
+use hostsched::testing::{Engine, GroupSpec, Scenario, Step, TaskPlan};
 use hostsched::{CpuId, CpuSet, Nanos, NoTrace, TaskId, Waker};
 
 const MS: u64 = 1_000_000;
@@ -68,6 +68,26 @@ fn the_history_indices_of_another_kernel_reach_the_domains() {
     )
     .expect("host");
     assert!(host.domains().of(CpuId(0)).iter().all(|sd| sd.params.wake_idx == 1));
+}
+
+/// Where a task of one group is woken to by one of another that runs on CPU 0 and is said to be about to block, after both
+/// have been there for `ms`: the waker running all along, the other asleep on CPU 1, which shares no cache.
+fn drawn_across_groups(load_tracking: LoadTracking, ms: u64) -> u32 {
+    let mut s = Scenario::on("2s:1c", 1000 * MS);
+    s.groups = vec![GroupSpec { parent: None, shares: 1024 }; 2];
+    let sleeper = TaskPlan::repeat([Step::Run(1000), Step::Wait]).in_group(1).on_cpu(1);
+    s.tasks = vec![TaskPlan::hog().in_group(0).on_cpu(0), sleeper];
+    let mut engine = after(&s, Switches { load_tracking, ..Switches::default() }, ms);
+    let sync = Waker { cpu: CpuId(0), sync: true };
+    engine.act(|s| s.wake(TaskId(1), sync)).expect("settles").expect("it was blocked").0
+}
+
+#[test]
+fn with_tracked_load_a_waker_that_has_only_begun_to_run_draws_a_task_of_another_group() {
+    // The weights say the same whatever has been: the waker leaves, and its group's shares come back to its CPU.
+    assert_eq!([1, 200].map(|ms| drawn_across_groups(LoadTracking::PerQueue, ms)), [1, 1]);
+    // Tracked, the waker's CPU has next to no load after 1 ms, and all of it after 200 ms.
+    assert_eq!([1, 200].map(|ms| drawn_across_groups(LoadTracking::PerEntity, ms)), [0, 1]);
 }
 
 /// Two packages of four: four hogs pinned in the first, one free task beside them; the second package is idle.

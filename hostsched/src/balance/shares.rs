@@ -14,7 +14,7 @@ impl Rq {
     /// Computes `h_load` of every group queue that has load (`update_h_load`, `tg_load_down`, 3.4).
     pub(crate) fn update_h_load(&mut self) {
         self.h_load_pass += 1;
-        self.cfs[0].h_load = self.cfs[0].load.weight;
+        self.cfs[0].h_load = self.runnable_load(Slot::NIL);
         self.cfs[0].h_load_pass = self.h_load_pass;
         let mut queue = self.leaves.head;
         while !queue.is_nil() {
@@ -30,8 +30,8 @@ impl Rq {
         }
         let parent = self.ents[queue.i()].queue;
         self.h_load_down(parent);
-        let p = &self.cfs[parent.i()];
-        let h_load = p.h_load.wrapping_mul(self.ents[queue.i()].load.weight) / (p.load.weight + 1);
+        let h_load =
+            self.cfs[parent.i()].h_load.wrapping_mul(self.entity_load(queue)) / (self.runnable_load(parent) + 1);
         let q = &mut self.cfs[queue.i()];
         q.h_load = h_load;
         q.h_load_pass = self.h_load_pass;
@@ -39,9 +39,8 @@ impl Rq {
 
     /// A task's part of its CPU's load (`task_h_load`, 3.4).
     pub(crate) fn task_h_load(&self, task: Slot) -> u64 {
-        let e = &self.ents[task.i()];
-        let q = &self.cfs[e.queue.i()];
-        e.load.weight.wrapping_mul(q.h_load) / (q.load.weight + 1)
+        let queue = self.ents[task.i()].queue;
+        self.entity_load(task).wrapping_mul(self.cfs[queue.i()].h_load) / (self.runnable_load(queue) + 1)
     }
 
     /// Change of this CPU's root load if `wl` were added to a group's queue here and `wg` to the group as a whole

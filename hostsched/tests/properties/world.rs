@@ -2,7 +2,7 @@
 //!
 //! Swarm testing: each world turns a random part of the features on and draws its weights from skewed sets, so that rare
 //! combinations come up. Times in ns since the start.
-use hostsched::config::{BusiestPick, IdleImbalance, IdleSibling, LbBias, Switches};
+use hostsched::config::{BusiestPick, IdleImbalance, IdleSibling, LbBias, LoadTracking, Switches};
 use hostsched::policy::{GangSettings, PleSwitches, PolicyKind, PolicySettings};
 use hostsched::testing::{GroupSpec, Scenario, Step, TaskPlan};
 use hostsched::weight::Nice;
@@ -125,13 +125,14 @@ fn act(cpus: u32, groups: u32, tasks: usize) -> impl Strategy<Value = Act> {
 fn switches() -> impl Strategy<Value = Switches> {
     let idle_sibling = select(vec![IdleSibling::Traverse, IdleSibling::Traverse, IdleSibling::Buddy, IdleSibling::Off]);
     let lb_bias = select(vec![LbBias::MinMax, LbBias::MinMax, LbBias::Averaged, LbBias::Off]);
-    (idle_sibling, lb_bias, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(idle_sibling, lb_bias, busiest, imbalance, redo_resets_loop)| Switches {
+    (idle_sibling, lb_bias, any::<[bool; 4]>()).prop_map(
+        |(idle_sibling, lb_bias, [busiest, imbalance, redo_resets_loop, tracked])| Switches {
             idle_sibling,
             lb_bias,
             busiest_pick: if busiest { BusiestPick::V3_18 } else { BusiestPick::V3_4 },
             idle_imbalance: if imbalance { IdleImbalance::TwoOnTwoCpuLlc } else { IdleImbalance::One },
             redo_resets_loop,
+            load_tracking: if tracked { LoadTracking::PerEntity } else { LoadTracking::PerQueue },
             ..Switches::default()
         },
     )
