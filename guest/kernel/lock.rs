@@ -1,4 +1,5 @@
-//! Spinlocks of the guest, each in the three forms of `Params::lock`; what decides is in `abi::lock`.
+//! Spinlocks of the guest, each in the three forms of `Params::lock`; what decides is in `abi::lock`. Whoever awaits or
+//! holds one keeps its vCPU: preemption is off.
 //!
 //! ```text
 //!   lock ─► free: mine                       guard dropped ─► served += 1 ─► SLOW was set: who awaits that ticket? KickCpu
@@ -21,6 +22,7 @@ use abi::vcpu::Phase;
 
 use crate::cpu::{Cpu, page, params, rdtsc};
 use crate::flush::SpinHint;
+use crate::preempt::Off;
 use crate::stubs::gate_halt;
 
 /// A lock. All zero is free. Which half is used is the same for all locks of a VM.
@@ -45,7 +47,8 @@ impl SpinLock {
     }
 
     fn take(&self, irqs_off: bool) -> Guard<'_> {
-        let cpu = Cpu::this();
+        let off = Off::new();
+        let cpu = off.cpu();
         let counters = cpu.counters();
         let kind = params().lock().unwrap_or(Lock::Ticket);
         counters.lock_acquisitions.add(1);
@@ -66,7 +69,7 @@ impl SpinLock {
         let line = &cpu.page.lock.0;
         line.held.store(line.held.load(Relaxed) + 1, Relaxed);
         line.waits.store(0, Relaxed);
-        Guard { lock: self, cpu, ticket }
+        Guard { lock: self, cpu, ticket, _off: off }
     }
 
     /// Its name in announcements: its address, which is below 4 GiB in every guest that has locks.
@@ -81,6 +84,8 @@ pub(crate) struct Guard<'a> {
     lock: &'a SpinLock,
     cpu: Cpu,
     ticket: Option<Ticket>,
+    /// Dropped after the lock is free: preemption comes back last.
+    _off: Off,
 }
 
 impl Drop for Guard<'_> {

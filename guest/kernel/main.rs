@@ -6,7 +6,8 @@
 //! ```text
 //!   _start (stubs) ─► main ─► workload ─► window (map, unmap)  ─► flush (shootdown) ─► cpu (doorbell)
 //!                                     ├─► pool (frames)
-//!                                     └─► check (stale reads)
+//!                                     ├─► check (stale reads)
+//!                                     └─► thread ─► runqueue ─► preempt      (lock, work)
 //! ```
 #![no_std]
 #![no_main]
@@ -21,7 +22,10 @@ mod flush;
 mod lock;
 mod memory;
 mod pool;
+mod preempt;
+mod runqueue;
 mod stubs;
+mod thread;
 mod window;
 mod work;
 mod workload;
@@ -39,6 +43,7 @@ pub(crate) extern "C" fn main(index: u32) -> ! {
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
+    preempt::disable();
     let cpu = Cpu::this();
     print(cpu, format_args!("{info}\n"));
     cpu.stop(Report::Panic)

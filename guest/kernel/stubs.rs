@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `flush_handler` | vector 0xf0 | flush, acknowledge, kick |
 //! | `flush_handler_lost` | the same under `--inject lost-flush` | acknowledge, kick |
+//! | `timer_handler` | vector 0xec | preemption off: set need_resched; else go on in `preempt_trampoline` (ring 3) |
 //! | `exception_stubs` | exceptions 0 to 31, 16 bytes each | `gate_flush`, `gate_halt` (#UD), `probe_read` (#PF), else report |
 //!
 //! Order in the flush handler: the generation is read before CR3 is loaded and published after it, so that the
@@ -25,7 +26,13 @@ unsafe extern "C" {
     fn _start();
     fn flush_handler();
     fn flush_handler_lost();
+    fn timer_handler();
     fn exception_stubs();
+    /// First instruction of a thread, on its own stack.
+    pub(crate) fn thread_begin();
+    /// Saves the callee-saved registers on the stack and its pointer in `save`, and goes on with the stack `sp`, which an
+    /// earlier call saved or which begins with six words for registers and the address of `thread_begin`.
+    pub(crate) fn switch_stack(save: *mut u64, sp: u64);
     /// Flushes this vCPU's TLB, real and soft (its epoch).
     pub(crate) safe fn gate_flush();
     /// `Call::Halt` from ring 0, with interrupts off: only a kick ends it, or nothing at all.
@@ -46,7 +53,7 @@ pub(crate) struct Probe {
 struct Header {
     magic: u64,
     version: u64,
-    handlers: [unsafe extern "C" fn(); 4],
+    handlers: [unsafe extern "C" fn(); 5],
 }
 
 const _: () = assert!(size_of::<Header>() == size_of::<ImageHeader>());
@@ -56,7 +63,7 @@ const _: () = assert!(size_of::<Header>() == size_of::<ImageHeader>());
 static HEADER: Header = Header {
     magic: MAGIC,
     version: abi::VERSION as u64,
-    handlers: [_start, flush_handler, flush_handler_lost, exception_stubs],
+    handlers: [_start, flush_handler, flush_handler_lost, timer_handler, exception_stubs],
 };
 
 global_asm!(
@@ -128,6 +135,27 @@ global_asm!(
     "    mov rax, [{tlb_gen}]",
     "    jmp .Lflush_acknowledge",
     "end flush_handler_lost",
+
+    // Preemptible: continues in ring 3 at the trampoline, with preemption off, and the old RIP pushed below the red zone of
+    // the thread's stack. Interrupts come in ring 3 only, so the frame is always the thread's.
+    "function timer_handler",
+    "    cmp dword ptr gs:[{preempt_count}], 0",
+    "    jne 1f",
+    "    mov dword ptr gs:[{preempt_count}], 1",
+    "    push rax",
+    "    push rcx",
+    "    mov rcx, [rsp + 16]",
+    "    mov rax, [rsp + 40]",
+    "    sub rax, 136",
+    "    mov [rax], rcx",
+    "    mov [rsp + 40], rax",
+    "    mov qword ptr [rsp + 16], offset preempt_trampoline",
+    "    pop rcx",
+    "    pop rax",
+    "    iretq",
+    "1:  mov dword ptr gs:[{need_resched}], 1",
+    "    iretq",
+    "end timer_handler",
 
     // Vectors that push an error code: 8, 10 to 14, 17, 21, 29, 30.
     ".macro stub_plain vector",
@@ -239,6 +267,46 @@ global_asm!(
     "    ret",
     "end gate_halt",
 
+    // All that a function call may change is saved here, SSE included; the rest by `switch_stack`. The stack pointer stands
+    // at the interrupted RIP, above which is the red zone. The last subtraction lets the next tick in.
+    "function preempt_trampoline",
+    "    pushfq",
+    "    cld",
+    ".irp register, rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbp",
+    "    push \\register",
+    ".endr",
+    "    mov rbp, rsp",
+    "    and rsp, -16",
+    "    sub rsp, 512",
+    "    fxsave64 [rsp]",
+    "    call {tick_due}",
+    "    fxrstor64 [rsp]",
+    "    mov rsp, rbp",
+    ".irp register, rbp, r11, r10, r9, r8, rdi, rsi, rdx, rcx, rax",
+    "    pop \\register",
+    ".endr",
+    "    sub dword ptr gs:[{preempt_count}], 1",
+    "    popfq",
+    "    ret 128",
+    "end preempt_trampoline",
+
+    "function switch_stack",
+    ".irp register, rbp, rbx, r12, r13, r14, r15",
+    "    push \\register",
+    ".endr",
+    "    mov [rdi], rsp",
+    "    mov rsp, rsi",
+    ".irp register, r15, r14, r13, r12, rbx, rbp",
+    "    pop \\register",
+    ".endr",
+    "    ret",
+    "end switch_stack",
+
+    "function thread_begin",
+    "    call {thread_main}",
+    "    ud2",
+    "end thread_begin",
+
     "function probe_read",
     ".Lprobe_site:",
     "    mov rax, [rdi]",
@@ -252,6 +320,10 @@ global_asm!(
     ".popsection",
 
     main = sym crate::main,
+    thread_main = sym crate::thread::thread_main,
+    tick_due = sym crate::runqueue::tick_due,
+    preempt_count = const offset_of!(VcpuPage, sched.0.preempt_count),
+    need_resched = const offset_of!(VcpuPage, sched.0.need_resched),
     tlb_gen = sym crate::flush::SPACE,
     index = const offset_of!(VcpuPage, host.0.index),
     epoch = const offset_of!(VcpuPage, flush.0.epoch),

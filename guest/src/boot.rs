@@ -86,7 +86,7 @@ fn words(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
     words.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
-/// Interrupt gates (they clear IF) of DPL 0 for exceptions and the flush vector; nothing else is present.
+/// Interrupt gates (they clear IF) of DPL 0 for exceptions, the flush and the timer vector; nothing else is present.
 fn idt(header: &ImageHeader, lost_flush: bool) -> Vec<u8> {
     let gate = |handler: u64| {
         let selector = u64::from(layout::KERNEL_CS) << 16;
@@ -100,6 +100,7 @@ fn idt(header: &ImageHeader, lost_flush: bool) -> Vec<u8> {
     gates[layout::EXCEPTION_COUNT..].fill([0; 2]);
     let flush = if lost_flush { header.flush_lost } else { header.flush };
     gates[usize::from(layout::FLUSH_VECTOR)] = gate(flush);
+    gates[usize::from(layout::TIMER_VECTOR)] = gate(header.timer);
     words(gates.into_iter().flatten())
 }
 
@@ -169,6 +170,7 @@ mod tests {
         entry: 0x20_1000,
         flush: 0x20_2000,
         flush_lost: 0x20_3000,
+        timer: 0x20_3800,
         exceptions: 0x20_4000,
     };
 
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn only_exceptions_and_the_flush_vector_have_gates() {
+    fn only_exceptions_flush_and_timer_have_gates() {
         let idt = idt(&HEADER, true);
         let handler = |vector: usize| {
             let at = vector * 16;
@@ -251,5 +253,6 @@ mod tests {
         assert_eq!(handler(14), 0x20_4000 + 14 * STUB_SIZE);
         assert_eq!(handler(32), 0);
         assert_eq!(handler(usize::from(layout::FLUSH_VECTOR)), HEADER.flush_lost);
+        assert_eq!(handler(usize::from(layout::TIMER_VECTOR)), HEADER.timer);
     }
 }

@@ -68,6 +68,7 @@ fn read_header(image: &[u8]) -> Result<ImageHeader, ImageError> {
         entry: word()?,
         flush: word()?,
         flush_lost: word()?,
+        timer: word()?,
         exceptions: word()?,
     };
     if header.magic != MAGIC {
@@ -76,7 +77,7 @@ fn read_header(image: &[u8]) -> Result<ImageHeader, ImageError> {
     if header.version != u64::from(abi::VERSION) {
         return Err(ImageError::Version(header.version));
     }
-    for address in [header.entry, header.flush, header.flush_lost, header.exceptions] {
+    for address in [header.entry, header.flush, header.flush_lost, header.timer, header.exceptions] {
         if !(layout::IMAGE..layout::STACKS).contains(&address) {
             return Err(ImageError::Address(address));
         }
@@ -117,6 +118,7 @@ mod tests {
         assert_eq!(name_at(header.entry), Some("_start"));
         assert_eq!(name_at(header.flush), Some("flush_handler"));
         assert_eq!(name_at(header.flush_lost), Some("flush_handler_lost"));
+        assert_eq!(name_at(header.timer), Some("timer_handler"));
         assert_eq!(name_at(header.exceptions), Some("exception_stubs"));
     }
 

@@ -51,6 +51,8 @@ pub enum Doorbell {
     Halt,
     /// Set the kick latch of this vCPU.
     KickCpu(u32),
+    /// The same, because a thread waits for that vCPU.
+    SendResched(u32),
     /// The guest spins.
     SpinHint,
     /// Flush each before its next instruction.
@@ -119,7 +121,8 @@ impl Doorbell {
             Call::SendIpi => Self::SendIpi(mask()),
             Call::Halt => Self::Halt,
             Call::KickCpu if arg < vcpus => Self::KickCpu(arg),
-            Call::KickCpu => return Err(ProtocolError::NoSuchVcpu { vcpu: arg, last: vcpus - 1 }),
+            Call::SendResched if arg < vcpus => Self::SendResched(arg),
+            Call::KickCpu | Call::SendResched => return Err(ProtocolError::NoSuchVcpu { vcpu: arg, last: vcpus - 1 }),
             Call::SpinHint => Self::SpinHint,
             Call::FlushOnEnter => Self::FlushOnEnter(mask()),
             Call::Io => Self::Io(Duration::from_micros(arg.min(IO_MAX_US).into())),
@@ -152,7 +155,7 @@ mod tests {
                     prop_assert!(set.iter().all(|vcpu| vcpu < vcpus && vcpu != me));
                     prop_assert_eq!(set.iter().count(), set.len() as usize);
                 }
-                Ok((_, Doorbell::KickCpu(vcpu))) => prop_assert!(vcpu < vcpus),
+                Ok((_, Doorbell::KickCpu(vcpu) | Doorbell::SendResched(vcpu))) => prop_assert!(vcpu < vcpus),
                 Ok((_, Doorbell::Io(time))) => prop_assert!(time <= Duration::from_secs(1)),
                 Ok((call, _)) => prop_assert_eq!(Call::from_port(port), Some(call)),
                 Err(_) => {}

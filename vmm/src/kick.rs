@@ -60,6 +60,28 @@ pub enum Reason {
     Stop = 1 << 3,
     /// An IPI of the lab's scheduler is waiting at the CPU that the thread holds.
     SchedIpi = 1 << 4,
+    /// The guest's own timer tick is due.
+    GuestTick = 1 << 5,
+}
+
+/// Whose tick a timer makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tick {
+    /// The scheduler's: [`Reason::Tick`].
+    Host,
+    /// The guest's own: [`Reason::GuestTick`].
+    Guest,
+}
+
+impl Tick {
+    const ALL: [Self; 2] = [Self::Host, Self::Guest];
+
+    const fn reason(self) -> Reason {
+        match self {
+            Self::Host => Reason::Tick,
+            Self::Guest => Reason::GuestTick,
+        }
+    }
 }
 
 /// A set of [`Reason`]s.
@@ -118,8 +140,8 @@ pub struct KickCell {
     run: AtomicU64,
     /// Kernel thread id of the owner; 0 while no thread is bound.
     tid: AtomicI32,
-    /// CLOCK_MONOTONIC deadline of the armed tick in ns; 0 = none.
-    tick_deadline_ns: AtomicU64,
+    /// CLOCK_MONOTONIC deadline of the armed tick of each kind in ns; 0 = none.
+    tick_deadline_ns: [AtomicU64; 2],
     sent: AtomicU64,
     consumed: AtomicU64,
     coalesced: AtomicU64,
@@ -195,28 +217,34 @@ impl KickCell {
         }
     }
 
-    /// From now on a timer signal at or after `deadline_ns` (CLOCK_MONOTONIC) posts [`Reason::Tick`], once.
-    pub fn arm_tick(&self, deadline_ns: u64) {
-        self.tick_deadline_ns.store(deadline_ns, Ordering::Release);
+    /// From now on a timer signal at or after `deadline_ns` (CLOCK_MONOTONIC) posts that tick's reason, once.
+    pub fn arm_tick(&self, tick: Tick, deadline_ns: u64) {
+        self.tick_deadline_ns[tick as usize].store(deadline_ns, Ordering::Release);
     }
 
-    /// From now on timer signals are dropped.
-    pub fn disarm_tick(&self) {
-        self.tick_deadline_ns.store(0, Ordering::Release);
+    /// From now on timer signals for that tick are dropped.
+    pub fn disarm_tick(&self, tick: Tick) {
+        self.tick_deadline_ns[tick as usize].store(0, Ordering::Release);
     }
 
-    /// In the signal handler, on the owner: true if the armed tick is due, which disarms and posts it.
+    /// In the signal handler, on the owner: true if an armed tick is due, which disarms and posts it.
     fn tick_due(&self, now_ns: u64) -> bool {
-        let deadline = self.tick_deadline_ns.load(Ordering::Acquire);
-        if deadline == 0 || now_ns < deadline {
-            return false;
+        let mut due = false;
+        for tick in Tick::ALL {
+            let armed = &self.tick_deadline_ns[tick as usize];
+            let deadline = armed.load(Ordering::Acquire);
+            if deadline == 0 || now_ns < deadline {
+                continue;
+            }
+            due = true;
+            armed.store(0, Ordering::Relaxed);
+            self.sent.fetch_add(1, Ordering::Relaxed);
+            let bit = tick.reason() as u32;
+            if self.reasons.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
+                self.coalesced.fetch_add(1, Ordering::Relaxed);
+            }
         }
-        self.tick_deadline_ns.store(0, Ordering::Relaxed);
-        self.sent.fetch_add(1, Ordering::Relaxed);
-        if self.reasons.fetch_or(Reason::Tick as u32, Ordering::AcqRel) & Reason::Tick as u32 != 0 {
-            self.coalesced.fetch_add(1, Ordering::Relaxed);
-        }
-        true
+        due
     }
 
     /// Second half of the target's protocol: `None` if a reason is waiting, else the permission to call `KVM_RUN`.
@@ -294,7 +322,7 @@ impl<'a> Bound<'a> {
 
 impl Drop for Bound<'_> {
     fn drop(&mut self) {
-        self.cell.disarm_tick();
+        Tick::ALL.into_iter().for_each(|tick| self.cell.disarm_tick(tick));
         self.cell.tid.store(0, Ordering::Release);
         TARGET.set((ptr::null(), ptr::null_mut()));
     }
@@ -397,13 +425,25 @@ mod tests {
     #[test]
     fn a_late_tick_of_an_earlier_arming_is_dropped() {
         let cell = KickCell::new();
-        cell.arm_tick(100);
+        cell.arm_tick(Tick::Host, 100);
         assert!(!cell.tick_due(99));
         assert!(cell.tick_due(100));
         assert!(!cell.tick_due(200), "one arming posts one tick");
-        cell.arm_tick(300);
-        cell.disarm_tick();
+        cell.arm_tick(Tick::Host, 300);
+        cell.disarm_tick(Tick::Host);
         assert!(!cell.tick_due(400));
         assert_eq!(cell.totals().sent, 1);
+    }
+
+    #[test]
+    fn the_ticks_of_host_and_guest_are_armed_apart() {
+        let cell = KickCell::new();
+        cell.arm_tick(Tick::Host, 500);
+        cell.arm_tick(Tick::Guest, 300);
+        assert!(cell.tick_due(400));
+        let taken = cell.take();
+        assert!(taken.contains(Reason::GuestTick) && !taken.contains(Reason::Tick));
+        assert!(cell.tick_due(500));
+        assert!(cell.take().contains(Reason::Tick));
     }
 }

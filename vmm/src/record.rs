@@ -100,6 +100,10 @@ fn settings(plan: &RunPlan, guests: &Guests, record: &mut RunRecord) {
         ]
         .map(|(name, value): (&str, u64)| (name.to_owned(), value)),
     );
+    if let Some(vm) = guests.vms.first().filter(|vm| vm.params.kthreads > 0) {
+        record.settings.insert("guest_hz".to_owned(), vm.params.guest_hz.into());
+        record.settings.insert("loops_per_ms".to_owned(), vm.params.loops_per_ms.into());
+    }
     let params = plan.workload.params();
     let params = params.map(|info| (info.id.to_owned(), plan.params.get(info.id).unwrap_or_default().into()));
     record.settings.extend(params);

@@ -71,6 +71,10 @@ counters! {
     CallConsole = "call_console",
     /// Calls.
     CallReport = "call_report",
+    /// Calls.
+    CallSendResched = "call_send_resched",
+    /// Ticks of the guest's timer that were raised.
+    GuestTicks = "guest_ticks_raised",
     /// Targets of SendIpi calls.
     IpiTargets = "ipi_targets",
     /// Of these, on which the vector was pending already.

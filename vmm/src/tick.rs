@@ -1,6 +1,7 @@
-//! The scheduler tick of one vCPU thread: a one-shot POSIX timer that signals this thread and no other.
+//! A tick of one vCPU thread: a one-shot POSIX timer that signals this thread and no other.
 //!
-//! Armed when the thread takes a CPU, disarmed when it gives it up. The timer's signal is the kick signal; the handler
+//! The scheduler's is armed when the thread takes a CPU, and disarmed when it gives it up; the guest's ([`Tick::Guest`])
+//! whenever its guest wants ticks. The timer's signal is the kick signal; the handler
 //! turns it into [`Reason::Tick`](crate::kick::Reason) only if the deadline that is armed *now* has passed, so a signal
 //! on its way when the timer is disarmed does nothing (see [`kick`](crate::kick)).
 
@@ -8,12 +9,13 @@ use std::io;
 use std::marker::PhantomData;
 use std::ptr;
 
-use crate::kick::{KickCell, kick_signal};
+use crate::kick::{KickCell, Tick, kick_signal};
 
 /// One-shot timer of the calling thread; not `Send`, because its signal goes to the thread that made it.
 #[derive(Debug)]
 pub struct TickTimer<'a> {
     cell: &'a KickCell,
+    tick: Tick,
     timer: libc::timer_t,
     _thread: PhantomData<*const ()>,
 }
@@ -23,7 +25,7 @@ impl<'a> TickTimer<'a> {
     ///
     /// # Errors
     /// The errno of `timer_create` (EAGAIN: RLIMIT_SIGPENDING).
-    pub fn new(cell: &'a KickCell) -> io::Result<Self> {
+    pub fn new(cell: &'a KickCell, tick: Tick) -> io::Result<Self> {
         // SAFETY: sigevent is plain data for which all zeroes is a value.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -34,18 +36,18 @@ impl<'a> TickTimer<'a> {
         if unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { cell, timer, _thread: PhantomData })
+        Ok(Self { cell, tick, timer, _thread: PhantomData })
     }
 
     /// Ticks once at `deadline_ns` (CLOCK_MONOTONIC), at once if that has passed. Replaces an earlier deadline.
     pub fn arm(&self, deadline_ns: u64) {
-        self.cell.arm_tick(deadline_ns.max(1));
+        self.cell.arm_tick(self.tick, deadline_ns.max(1));
         self.settime(deadline_ns.max(1));
     }
 
     /// Takes the armed deadline back; a signal already under way is dropped by the handler.
     pub fn disarm(&self) {
-        self.cell.disarm_tick();
+        self.cell.disarm_tick(self.tick);
         self.settime(0);
     }
 
@@ -64,7 +66,7 @@ impl<'a> TickTimer<'a> {
 
 impl Drop for TickTimer<'_> {
     fn drop(&mut self) {
-        self.cell.disarm_tick();
+        self.cell.disarm_tick(self.tick);
         // SAFETY: the timer was made by `new` and is deleted once. Unsafe because libc has no safe wrapper.
         unsafe { libc::timer_delete(self.timer) };
     }
@@ -84,7 +86,7 @@ mod tests {
         let cell = KickCell::new();
         // SAFETY: the byte outlives `bound`; no vCPU runs at all.
         let _bound = unsafe { Bound::new(&cell, &raw mut byte) };
-        let timer = TickTimer::new(&cell).unwrap();
+        let timer = TickTimer::new(&cell, Tick::Host).unwrap();
         timer.arm(monotonic_ns() + 3_600_000_000_000);
         timer.disarm();
         timer.arm(monotonic_ns() + 1_000_000);

@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use abi::call::{Call, Report};
-use abi::layout::FLUSH_VECTOR;
+use abi::layout::{FLUSH_VECTOR, TIMER_VECTOR};
 use abi::state::Marked;
 use abi::vcpu::VcpuPage;
 use kvm_ioctls::{VcpuExit, VcpuFd};
@@ -32,7 +32,7 @@ use trace::{ExitReason, What};
 use crate::doorbell::{Doorbell, VcpuSet};
 use crate::guests::{VcpuShared, Vm};
 use crate::interrupt::inject;
-use crate::kick::{Bound, KickCell, Reason, monotonic_ns};
+use crate::kick::{Bound, KickCell, Reason, Tick, monotonic_ns};
 use crate::leave::Leave;
 use crate::outbox::{Ended, Message, Outbox};
 use crate::run_shared::{PanicHook, RunShared};
@@ -82,9 +82,12 @@ fn attached(shared: &RunShared, index: VcpuIndex, fd: &mut VcpuFd, outbox: &Outb
         Ok(thread) => thread,
         Err(error) => return Leave::host("attaching to the scheduler", &error),
     };
-    let sampler = match shared.sample_period_ns.map(|_| TickTimer::new(cell)).transpose() {
-        Ok(sampler) => sampler,
-        Err(error) => return Leave::host("timer_create", &error),
+    let timer = |wanted: bool, tick| wanted.then(|| TickTimer::new(cell, tick)).transpose();
+    let sampler = timer(shared.sample_period_ns.is_some(), Tick::Host);
+    let guest_timer = timer(vm.params.guest_hz > 0, Tick::Guest);
+    let (sampler, guest_timer) = match (sampler, guest_timer) {
+        (Ok(sampler), Ok(guest_timer)) => (sampler, guest_timer),
+        (Err(error), _) | (_, Err(error)) => return Leave::host("timer_create", &error),
     };
     outbox.send(Message::Ready);
     shared.gate.pass();
@@ -104,6 +107,8 @@ fn attached(shared: &RunShared, index: VcpuIndex, fd: &mut VcpuFd, outbox: &Outb
         bound: &bound,
         thread,
         sampler,
+        guest_timer,
+        guest_tick_armed: false,
         outbox,
         stats,
         flush: FlushWatch::default(),
@@ -150,6 +155,8 @@ struct Vcpu<'a> {
     bound: &'a Bound<'a>,
     thread: Box<dyn VcpuThread + 'a>,
     sampler: Option<TickTimer<'a>>,
+    guest_timer: Option<TickTimer<'a>>,
+    guest_tick_armed: bool,
     outbox: &'a Outbox,
     stats: &'a mut ThreadStats,
     flush: FlushWatch,
@@ -180,8 +187,12 @@ impl Vcpu<'_> {
     /// are looked up where they act (the scheduler's flags, the pending vectors), and have done their work by making
     /// the loop come round.
     fn ask(&mut self) -> State {
-        if self.cell.take().contains(Reason::Tick) {
+        let reasons = self.cell.take();
+        if reasons.contains(Reason::Tick) {
             self.sample();
+        }
+        if reasons.contains(Reason::GuestTick) {
+            self.guest_tick();
         }
         match self.thread.before_entry() {
             Permit::Enter => State::Enter,
@@ -198,6 +209,7 @@ impl Vcpu<'_> {
             self.count(Counter::EntryFlushes);
             self.own.vectors.raise(FLUSH_VECTOR, monotonic_ns());
         }
+        self.arm_guest_tick();
         if let Err(error) = self.inject() {
             return State::Leave(Leave::host("KVM_INTERRUPT", &error));
         }
@@ -273,6 +285,10 @@ impl Vcpu<'_> {
                 if vector == FLUSH_VECTOR {
                     tap::record(What::GuestIrq { task: tap::task(self.index) });
                 }
+                if vector == TIMER_VECTOR {
+                    self.own.vectors.accepted_untimed(vector);
+                    return Ok(());
+                }
                 let since_ns = self.own.vectors.accepted(vector);
                 if let Some(since_ns) = since_ns.filter(|_| self.shared.phase.measures()) {
                     self.stats.ipi_delivery.saturating_record(monotonic_ns().saturating_sub(since_ns).max(1));
@@ -289,7 +305,7 @@ impl Vcpu<'_> {
             // Ring 0 with interrupts off: no vector can be what it waits for.
             Doorbell::Halt if self.fd.get_kvm_run().if_flag == 0 => return State::Halt(Until::OnlyKicked),
             Doorbell::Halt => return State::Halt(Until::Kicked),
-            Doorbell::KickCpu(vcpu) => {
+            Doorbell::KickCpu(vcpu) | Doorbell::SendResched(vcpu) => {
                 let target = self.sibling(vcpu);
                 tap::record(What::Kick { from: tap::task(self.index), to: tap::task(target) });
                 self.shared.guests.kick(self.shared.sched.vcpu_sched(), target, self.index);
@@ -433,6 +449,31 @@ impl Vcpu<'_> {
         State::Ask
     }
 
+    /// True if the guest asks for timer ticks.
+    fn wants_ticks(&self) -> bool {
+        self.page.sched.0.tick.load(Ordering::Relaxed) != 0
+    }
+
+    /// Sets the guest's next tick, if it wants one and none is set. One that is set stays so while the guest idles for a
+    /// moment: it comes to nothing if it finds it idle.
+    fn arm_guest_tick(&mut self) {
+        if let Some(timer) = &self.guest_timer
+            && !self.guest_tick_armed
+            && self.wants_ticks()
+        {
+            self.guest_tick_armed = true;
+            timer.arm(monotonic_ns() + 1_000_000_000 / u64::from(self.vm.params.guest_hz));
+        }
+    }
+
+    fn guest_tick(&mut self) {
+        self.guest_tick_armed = false;
+        if self.wants_ticks() {
+            self.count(Counter::GuestTicks);
+            self.own.vectors.raise_untimed(TIMER_VECTOR);
+        }
+    }
+
     /// Notes where the guest is, and sets the next sample where no scheduler ticks.
     fn sample(&mut self) {
         if self.shared.phase.measures()
@@ -477,5 +518,6 @@ const fn counter_of(call: Call) -> Counter {
         Call::Io => Counter::CallIo,
         Call::Console => Counter::CallConsole,
         Call::Report => Counter::CallReport,
+        Call::SendResched => Counter::CallSendResched,
     }
 }

@@ -24,9 +24,14 @@ pub struct PendingVectors {
 impl PendingVectors {
     /// Adds `vector` at time `now_ns`; true if it was not waiting already.
     pub fn raise(&self, vector: u8, now_ns: u64) -> bool {
-        let (word, bit) = Self::place(vector);
         // The first raise of a busy period keeps its time: the histogram shows the longest wait.
         let _ = self.since_ns.compare_exchange(0, now_ns.max(1), Ordering::Relaxed, Ordering::Relaxed);
+        self.raise_untimed(vector)
+    }
+
+    /// The same for a vector whose delivery is not measured.
+    pub fn raise_untimed(&self, vector: u8) -> bool {
+        let (word, bit) = Self::place(vector);
         word_of(&self.words, word).fetch_or(bit, Ordering::AcqRel) & bit == 0
     }
 
@@ -48,11 +53,16 @@ impl PendingVectors {
 
     /// Removes `vector`, which KVM has accepted; the time since when something had waited, if known.
     pub fn accepted(&self, vector: u8) -> Option<u64> {
-        let (word, bit) = Self::place(vector);
         // The time goes first: a raise that comes between the two restarts it, and then finds or sets the bit.
         let since = self.since_ns.swap(0, Ordering::Relaxed);
-        word_of(&self.words, word).fetch_and(!bit, Ordering::AcqRel);
+        self.accepted_untimed(vector);
         (since != 0).then_some(since)
+    }
+
+    /// The same for a vector whose delivery is not measured.
+    pub fn accepted_untimed(&self, vector: u8) {
+        let (word, bit) = Self::place(vector);
+        word_of(&self.words, word).fetch_and(!bit, Ordering::AcqRel);
     }
 
     const fn place(vector: u8) -> (u8, u64) {

@@ -62,6 +62,10 @@ calls! {
     Console = 7,
     /// Tell the host what happened: the argument is a [`Report`].
     Report = 8,
+    /// A thread waits in the run queue of the idle vCPU that the argument names. What the host does is what it does for
+    /// `KickCpu`: the latch keeps one that comes just before the halt, which a vector would not (it would be handled
+    /// between the last look at the queue and the halt). A call of its own, because a run counts them apart.
+    SendResched = 9,
 }
 
 impl Call {

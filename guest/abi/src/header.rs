@@ -22,6 +22,8 @@ pub struct ImageHeader {
     pub flush: u64,
     /// The same with the injected fault `lost-flush`: acknowledges and flushes nothing.
     pub flush_lost: u64,
+    /// Handler of [`TIMER_VECTOR`](crate::layout::TIMER_VECTOR).
+    pub timer: u64,
     /// First of the exception handlers: the handler of vector v is [`STUB_SIZE`] * v bytes further.
     pub exceptions: u64,
 }
@@ -30,6 +32,6 @@ pub struct ImageHeader {
 pub const STUB_SIZE: u64 = 16;
 
 const _: () = {
-    assert!(size_of::<ImageHeader>() == 48);
+    assert!(size_of::<ImageHeader>() == 56);
     assert!(EXCEPTION_COUNT as u64 * STUB_SIZE <= 4096);
 };

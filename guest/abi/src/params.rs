@@ -134,8 +134,9 @@ pub struct Params {
     pub seed: u64,
 }
 
-/// Fault of `hackbench`: senders drop one message in [`FAULT_PERIOD`]. Its check must find out.
-pub const FAULT_LOST_MESSAGE: u32 = 1;
+/// Fault of workloads with a check of their work: one piece in [`FAULT_PERIOD`] is lost (a message, an object). The check
+/// must find out.
+pub const FAULT_LOST_WORK: u32 = 1;
 /// Fault of every spinlock: of those who wait for a lock, one in [`FAULT_PERIOD`] does not. The check of `spinlock` must
 /// find out.
 pub const FAULT_BROKEN_LOCK: u32 = 2;

@@ -100,6 +100,20 @@ counters! {
     lock_halts,
     /// Kicks of such a vCPU by the one that let go.
     lock_kicks,
+    /// Switches from one thread of the guest, or from its idle loop, to another.
+    thread_switches,
+    /// Threads woken.
+    thread_wakes,
+    /// Calls of `SendResched`: of these, threads whose vCPU was idle, and idle vCPUs that were told of work elsewhere.
+    resched_ipis,
+    /// Timer ticks.
+    timer_ticks,
+    /// Of these, ended the slice of a thread.
+    thread_preemptions,
+    /// Threads that this vCPU took from another's run queue.
+    guest_migrations,
+    /// Calls of `Halt` because no thread was runnable.
+    idle_halts,
 }
 
 macro_rules! results {

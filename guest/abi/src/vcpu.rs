@@ -96,6 +96,21 @@ pub struct LockLine {
     pub waits: AtomicU32,
 }
 
+/// What the guest's scheduler keeps for this vCPU, for single-instruction access through `gs`. Written by this vCPU only.
+#[derive(Debug)]
+#[repr(C)]
+pub struct SchedLine {
+    /// While it is not 0, the running thread keeps the vCPU. The host does not read it.
+    pub preempt_count: AtomicU32,
+    /// A timer tick came while it was not 0. The host does not read it.
+    pub need_resched: AtomicU32,
+    /// The running thread's number plus 1; 0: the idle loop. The host does not read it.
+    pub current: AtomicU32,
+    /// Not 0: the host delivers [`TIMER_VECTOR`](crate::layout::TIMER_VECTOR) `Params::guest_hz` times a second while the
+    /// vCPU runs. Looked at before each entry; any value.
+    pub tick: AtomicU32,
+}
+
 /// Where a vCPU is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -214,6 +229,8 @@ pub struct VcpuPage {
     pub lock: Line<LockLine>,
     /// From this vCPU's ring 0.
     pub exception: Line<ExceptionRecord>,
+    /// From this vCPU, both rings.
+    pub sched: Line<SchedLine>,
     /// Text of [`Console`](crate::call::Call::Console): any bytes; the host prints them with everything that is not
     /// printable ASCII or a newline replaced.
     pub console: Line<[AtomicU8; CONSOLE_SIZE]>,
@@ -264,5 +281,6 @@ const _: () = {
     assert!(offset_of!(VcpuPage, call) == 256);
     assert!(offset_of!(VcpuPage, lock) == 320);
     assert!(offset_of!(VcpuPage, exception) == 384);
-    assert!(offset_of!(VcpuPage, console) == 448);
+    assert!(offset_of!(VcpuPage, sched) == 448);
+    assert!(offset_of!(VcpuPage, console) == 512);
 };

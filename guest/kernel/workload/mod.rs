@@ -5,7 +5,9 @@
 //!                                └─► the others: threads of the guest's scheduler (thread.rs) ─► Done
 //! ```
 mod ebizzy;
+mod hackbench;
 mod ipi;
+mod specjbb;
 mod spinlock;
 
 use abi::call::{Call, Report};
@@ -14,6 +16,7 @@ use abi::vcpu::Phase;
 
 use crate::cpu::{Cpu, rdtsc};
 use crate::flush::Flusher;
+use crate::thread;
 
 /// Checks what the host gave and starts.
 pub(crate) fn start(cpu: Cpu, params: &'static Params) -> ! {
@@ -27,6 +30,8 @@ pub(crate) fn start(cpu: Cpu, params: &'static Params) -> ! {
         Workload::Ebizzy | Workload::Flush | Workload::Doorbell => true,
         Workload::Spinlock | Workload::TlbStorm => params.loops_per_ms != 0 && params.lock().is_some(),
         Workload::Ipi => params.vcpus > 1,
+        Workload::Hackbench => hackbench::fits(params),
+        Workload::Specjbb => specjbb::fits(params),
         _ => false,
     };
     if !ready {
@@ -37,6 +42,8 @@ pub(crate) fn start(cpu: Cpu, params: &'static Params) -> ! {
     cpu.phase(Phase::Work);
     match workload {
         Workload::Doorbell => doorbell(cpu, params),
+        Workload::Hackbench => thread::run(cpu, geometry, hackbench::thread),
+        Workload::Specjbb => thread::run(cpu, geometry, specjbb::thread),
         Workload::Spinlock => spinlock::run(cpu, params),
         Workload::Ipi => ipi::run(cpu, params),
         _ => ebizzy::run(cpu, params, geometry, flusher, workload),

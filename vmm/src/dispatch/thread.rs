@@ -21,7 +21,7 @@ use super::lab::{Lab, next_of};
 use super::pcpu::Pcpu;
 use super::seat::{Slot, seat_of};
 use super::token::pending;
-use crate::kick::monotonic_ns;
+use crate::kick::{Tick, monotonic_ns};
 use crate::sched::{Permit, SchedOut, VcpuIndex, VcpuThread};
 use crate::sync::park;
 use crate::tap;
@@ -47,7 +47,7 @@ pub(super) struct LabThread<'a> {
 
 impl<'a> LabThread<'a> {
     pub(super) fn new(lab: &'a Lab, me: VcpuIndex) -> io::Result<Self> {
-        let timer = TickTimer::new(&lab.cells[me.index()])?;
+        let timer = TickTimer::new(&lab.cells[me.index()], Tick::Host)?;
         Ok(Self {
             lab,
             me,

@@ -1,0 +1,100 @@
+//! The guest's scheduler and the workloads that run on it: their work is checked, not only counted.
+
+mod support;
+
+use plan::{Mode, RunPlan, RunRecord, RunStatus, Sched, Workload};
+use support::{kvm_usable, plan, run};
+use vmm::Options;
+
+fn count(record: &RunRecord, name: &str) -> u64 {
+    record.counters.get(name).copied().unwrap_or_else(|| panic!("no counter {name} in {:?}", record.counters.keys()))
+}
+
+/// Small VMs with few threads.
+fn small(mode: Mode, workload: Workload, vms: u32, sched: Sched) -> RunPlan {
+    let mut plan = RunPlan { workload, vcpus: 2, ..plan(mode, vms, sched) };
+    plan.params.groups = 2;
+    plan.params.pairs = 3;
+    plan.params.warehouses = 4;
+    plan.params.heap_transactions = 500;
+    plan.params.collection_us = 2000;
+    plan
+}
+
+fn assert_sound(record: &RunRecord) {
+    assert_eq!(record.status, RunStatus::Ok, "{:?}", record.failures);
+    assert_eq!((record.stale_reads, record.soft_stale_reads), (0, 0));
+    assert_eq!(count(record, "guest_work_errors"), 0);
+    assert_eq!(count(record, "state_words_forged"), 0);
+}
+
+fn tell(record: &RunRecord) {
+    let names = [
+        "guest_thread_switches",
+        "guest_thread_wakes",
+        "guest_resched_ipis",
+        "guest_timer_ticks",
+        "guest_thread_preemptions",
+        "guest_migrations",
+        "guest_idle_halts",
+        "call_halt",
+        "exits",
+        "flushes",
+    ];
+    let counts = names.map(|name| format!("{name} {}", count(record, name)));
+    eprintln!("{} x{} {:.0} records/s: {}", record.mode, record.vms.len(), record.records_per_s, counts.join(", "));
+}
+
+fn every_mode_works(workload: Workload) {
+    for mode in Mode::ALL {
+        for (vms, sched) in [(1, Sched::Lab), (2, Sched::Lab)] {
+            let record = run(&small(*mode, workload, vms, sched), Options::default());
+            tell(&record);
+            assert_sound(&record);
+            assert!(count(&record, "guest_thread_switches") > 0);
+        }
+    }
+}
+
+#[test]
+fn hackbench_works_in_every_mode() {
+    if kvm_usable("hackbench_works_in_every_mode") {
+        every_mode_works(Workload::Hackbench);
+    }
+}
+
+#[test]
+fn specjbb_works_in_every_mode() {
+    if kvm_usable("specjbb_works_in_every_mode") {
+        every_mode_works(Workload::Specjbb);
+    }
+}
+
+/// A run that its record limit ends comes to rest: all threads end, and nothing is under way when the sums are compared.
+#[test]
+fn work_adds_up_when_the_record_limit_ends_the_run() {
+    if !kvm_usable("work_adds_up_when_the_record_limit_ends_the_run") {
+        return;
+    }
+    for workload in [Workload::Hackbench, Workload::Specjbb] {
+        let plan = RunPlan { duration_ns: 60_000_000_000, ..small(Mode::PvFlush, workload, 1, Sched::Lab) };
+        let record = run(&plan, Options { record_limit: 20_000, ..Options::default() });
+        tell(&record);
+        assert_sound(&record);
+        assert!(record.duration_ns < plan.duration_ns, "{workload}: all vCPUs are done");
+    }
+}
+
+#[test]
+fn lost_work_is_found() {
+    if !kvm_usable("lost_work_is_found") {
+        return;
+    }
+    for workload in [Workload::Hackbench, Workload::Specjbb] {
+        let plan = RunPlan { duration_ns: 1_000_000_000, ..small(Mode::Base, workload, 1, Sched::Lab) };
+        let record = run(&plan, Options { lost_work: true, ..Options::default() });
+        assert_eq!(record.status, RunStatus::Failed, "{workload}");
+        let failure = record.failures.iter().find(|failure| failure.check == "work");
+        assert!(failure.is_some_and(|failure| failure.message.contains("lost")), "{workload}: {:?}", record.failures);
+    }
+}
