@@ -83,9 +83,14 @@ pub(crate) struct Pending<'a> {
 impl Pending<'_> {
     /// Flushes the other vCPUs. When it returns, no translation that was removed before `begin` is used again.
     pub(crate) fn finish(self) {
+        self.finish_on(u64::MAX);
+    }
+
+    /// The same for a part of the address space that only the vCPUs of `mask` have used (`mm_cpumask`).
+    pub(crate) fn finish_on(self, mask: u64) {
         let cpu = self.cpu;
         let counters = cpu.counters();
-        let round = SPACE.begin(cpu.index);
+        let round = SPACE.begin(cpu.index).among(mask);
         let targets = round.missing();
         if targets != 0 {
             counters.flush_targets.add(u64::from(targets.count_ones()));

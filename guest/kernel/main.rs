@@ -7,7 +7,7 @@
 //!   _start (stubs) ─► main ─► workload ─► window (map, unmap)  ─► flush (shootdown) ─► cpu (doorbell)
 //!                                     ├─► pool (frames)
 //!                                     ├─► check (stale reads)
-//!                                     └─► thread ─► runqueue ─► preempt      (lock, work)
+//!                                     └─► thread ─► runqueue ─► preempt      (lock, work, disk)
 //! ```
 #![no_std]
 #![no_main]
@@ -18,6 +18,7 @@
 
 mod check;
 mod cpu;
+mod disk;
 mod flush;
 mod lock;
 mod memory;

@@ -28,6 +28,7 @@ use abi::sync::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use abi::vcpu::Phase;
 
 use crate::cpu::{Cpu, params};
+use crate::disk;
 use crate::flush::SpinHint;
 use crate::preempt::{self, current};
 use crate::stubs::switch_stack;
@@ -203,6 +204,10 @@ pub(crate) fn switched() {
 pub(crate) extern "C" fn tick_due() {
     let cpu = Cpu::this();
     cpu.page.sched.0.need_resched.store(0, Relaxed);
+    if disk::wake_answered(cpu) {
+        // The disk's vector, not a tick. Whom it has woken runs at the next one at the latest.
+        return;
+    }
     cpu.counters().timer_ticks.add(1);
     let queue = queue_of(cpu.index);
     if current() == 0 || queue.len.load(Relaxed) == 0 {
@@ -238,7 +243,6 @@ fn siblings(vcpu: u32) -> impl Iterator<Item = u32> {
     (1..vcpus).map(move |step| (vcpu + step) % vcpus)
 }
 
-#[allow(dead_code, reason = "workloads that fork")]
 /// The vCPU with the fewest runnable threads, in ring order from `vcpu` on.
 pub(crate) fn idlest(vcpu: u32) -> u32 {
     siblings(vcpu).fold(vcpu, |best, other| if queue_of(other).load() < queue_of(best).load() { other } else { best })
@@ -290,13 +294,14 @@ pub(crate) fn idle_loop(cpu: Cpu) {
     let (queue, sched) = (queue_of(cpu.index), &cpu.page.sched.0);
     sched.tick.store(1, Relaxed);
     while live() {
+        disk::wake_answered(cpu);
         schedule();
         if pull(cpu) {
             continue;
         }
         sched.tick.store(0, Relaxed);
         queue.idle.swap(1, SeqCst);
-        if queue.len.load(SeqCst) == 0 && live() {
+        if queue.len.load(SeqCst) == 0 && live() && !disk::is_answered(cpu) {
             cpu.phase(Phase::Idle);
             cpu.counters().idle_halts.add(1);
             cpu.call(Call::Halt, 0);

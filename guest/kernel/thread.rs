@@ -181,7 +181,11 @@ impl Chain {
         self.each(|_, id| thread(id).vcpu.load(Relaxed));
     }
 
-    #[allow(dead_code, reason = "workloads that fork")]
+    /// True if there is nobody to wake.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first == 0
+    }
+
     /// Wakes each where least is to do: new processes.
     pub(crate) fn fork(self) {
         self.each(|cpu, _| runqueue::idlest(cpu.index));

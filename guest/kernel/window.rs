@@ -4,6 +4,8 @@
 //! upper 16 bits, generation in the lower 48, 0 while nothing is mapped. The first word of each frame of the chunk
 //! holds the same stamp, so that a read through the window tells which mapping it went through.
 
+use core::ops::Range;
+
 use abi::layout::{Geometry, PAGE_SIZE};
 use abi::sync::AtomicU64;
 use abi::sync::Ordering::{Acquire, Relaxed, Release};
@@ -85,20 +87,30 @@ impl Slot {
 
     /// Owner: maps the chunk whose first frame is `frames`, after writing the stamp of `generation` into each frame.
     pub(crate) fn map(&self, frames: u64, generation: u64) {
+        self.map_pages(frames, generation, 0..self.geometry.chunk_pages());
+        self.state().stamp.store(Stamp::new(self.number, generation).0, Release);
+    }
+
+    /// Owner: maps some pages of it; others do not read the slot before all are.
+    pub(crate) fn map_pages(&self, frames: u64, generation: u64, pages: Range<u32>) {
         let stamp = Stamp::new(self.number, generation);
-        for page in 0..self.geometry.chunk_pages() {
+        for page in pages {
             let frame = frames + u64::from(page) * PAGE_SIZE;
             frame_stamp(frame).store(stamp.0, Relaxed);
             // Release: who finds the entry finds the stamp.
             self.entry(page).store(frame | PRESENT_WRITE_USER, Release);
         }
-        self.state().stamp.store(stamp.0, Release);
     }
 
     /// Owner: unmaps the chunk. Translations may live on until the flush.
     pub(crate) fn unmap(&self) {
         self.state().stamp.store(0, Relaxed);
-        for page in 0..self.geometry.chunk_pages() {
+        self.unmap_pages(0..self.geometry.chunk_pages());
+    }
+
+    /// Owner: unmaps some pages of it.
+    pub(crate) fn unmap_pages(&self, pages: Range<u32>) {
+        for page in pages {
             self.entry(page).store(0, Release);
         }
     }

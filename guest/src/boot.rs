@@ -86,7 +86,7 @@ fn words(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
     words.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
-/// Interrupt gates (they clear IF) of DPL 0 for exceptions, the flush and the timer vector; nothing else is present.
+/// Interrupt gates (they clear IF) of DPL 0 for exceptions and the flush, timer and disk vectors; nothing else is present.
 fn idt(header: &ImageHeader, lost_flush: bool) -> Vec<u8> {
     let gate = |handler: u64| {
         let selector = u64::from(layout::KERNEL_CS) << 16;
@@ -100,7 +100,9 @@ fn idt(header: &ImageHeader, lost_flush: bool) -> Vec<u8> {
     gates[layout::EXCEPTION_COUNT..].fill([0; 2]);
     let flush = if lost_flush { header.flush_lost } else { header.flush };
     gates[usize::from(layout::FLUSH_VECTOR)] = gate(flush);
-    gates[usize::from(layout::TIMER_VECTOR)] = gate(header.timer);
+    for vector in [layout::TIMER_VECTOR, layout::DISK_VECTOR] {
+        gates[usize::from(vector)] = gate(header.timer);
+    }
     words(gates.into_iter().flatten())
 }
 
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn only_exceptions_flush_and_timer_have_gates() {
+    fn only_exceptions_flush_timer_and_disk_have_gates() {
         let idt = idt(&HEADER, true);
         let handler = |vector: usize| {
             let at = vector * 16;
@@ -254,5 +256,6 @@ mod tests {
         assert_eq!(handler(32), 0);
         assert_eq!(handler(usize::from(layout::FLUSH_VECTOR)), HEADER.flush_lost);
         assert_eq!(handler(usize::from(layout::TIMER_VECTOR)), HEADER.timer);
+        assert_eq!(handler(usize::from(layout::DISK_VECTOR)), HEADER.timer);
     }
 }

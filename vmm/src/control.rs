@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use crossbeam::channel::Receiver;
 use event_manager::{EventManager, EventOps, EventSet, Events, MutEventSubscriber, SubscriberOps};
+use hdrhistogram::Histogram;
 use plan::{Control, CpuList, Failure};
 use vmm_sys_util::eventfd::EventFd;
 
@@ -27,7 +28,7 @@ use crate::outbox::{Ended, Message};
 use crate::run_shared::RunShared;
 use crate::sched::VcpuIndex;
 use crate::snapshot::Snapshot;
-use crate::stats::Phase;
+use crate::stats::{Phase, histogram};
 use crate::sync::Arc;
 use crate::timer::Timer;
 use crate::watchdog::Watchdog;
@@ -56,6 +57,8 @@ pub struct Outcome {
     pub window: Option<(Snapshot, Snapshot)>,
     /// The very end.
     pub end: Option<Snapshot>,
+    /// From asking the disk until its answer was delivered, ns; of the measured time.
+    pub disk_wait: Option<Histogram<u64>>,
     /// CLOCK_MONOTONIC ns at which the last thread stood before the gate, if all came there.
     pub all_ready_ns: Option<u64>,
     /// CLOCK_MONOTONIC ns at which the last vCPU came online, if all did.
@@ -108,6 +111,8 @@ pub struct Conductor {
     pulse: Timer,
     stage: Stage,
     wakes: BinaryHeap<Reverse<(u64, VcpuIndex)>>,
+    /// Answers of the disk: when, whose, and when it was asked.
+    answers: BinaryHeap<Reverse<(u64, VcpuIndex, u64)>>,
     watchdog: Watchdog,
     consoles: Vec<Console>,
     ready: usize,
@@ -152,6 +157,7 @@ impl Conductor {
             pulse: Timer::new().map_err(ControlError::Timer)?,
             stage: Stage::Starting { until_ns: monotonic_ns() + times.watchdog_ns },
             wakes: BinaryHeap::new(),
+            answers: BinaryHeap::new(),
             watchdog: Watchdog::new(&shared.guests, times.watchdog_ns),
             consoles: (0u32..).map(Console::new).take(bells.len()).collect(),
             bells,
@@ -198,6 +204,7 @@ impl Conductor {
         }
         let now_ns = monotonic_ns();
         self.wake_due(now_ns);
+        self.answer_due(now_ns);
         if self.control.aborted() && !self.is_stopping() {
             self.outcome.aborted = true;
             self.stop(now_ns);
@@ -233,6 +240,7 @@ impl Conductor {
             }
             Message::Console { vm, text } => self.consoles[vm as usize].print(&text),
             Message::WakeAt { index, at_ns } => self.wakes.push(Reverse((at_ns, index))),
+            Message::DiskAt { index, asked_ns, at_ns } => self.answers.push(Reverse((at_ns, index, asked_ns))),
             Message::Ended(ended) => {
                 // One that leaves before it is asked to has failed: the others would wait for it for ever.
                 if ended.why != Leave::Stopped && !self.is_stopping() {
@@ -251,6 +259,20 @@ impl Conductor {
         {
             self.wakes.pop();
             self.shared.sched.vcpu_sched().wake(index, None);
+        }
+    }
+
+    /// Delivers the answers of the disk that are due.
+    fn answer_due(&mut self, now_ns: u64) {
+        while let Some(Reverse((at_ns, index, asked_ns))) = self.answers.peek().copied()
+            && at_ns <= now_ns
+        {
+            self.answers.pop();
+            self.shared.guests.answer_disk(self.shared.sched.vcpu_sched(), index);
+            if self.shared.phase.measures() {
+                let waited_ns = monotonic_ns().saturating_sub(asked_ns).max(1);
+                self.outcome.disk_wait.get_or_insert_with(histogram).saturating_record(waited_ns);
+            }
         }
     }
 
@@ -315,7 +337,8 @@ impl Conductor {
 
     fn set_alarm(&self) {
         let wake = self.wakes.peek().map(|Reverse((at_ns, _))| *at_ns);
-        let next = [wake, self.stage.until_ns()].into_iter().flatten().min();
+        let answer = self.answers.peek().map(|Reverse((at_ns, ..))| *at_ns);
+        let next = [wake, answer, self.stage.until_ns()].into_iter().flatten().min();
         if let Some(at_ns) = next {
             // A timer that was made can be set; should it not ring, the pulse is late by at most its period.
             let _ = self.alarm.at(at_ns);

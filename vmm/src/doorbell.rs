@@ -59,6 +59,8 @@ pub enum Doorbell {
     FlushOnEnter(VcpuSet),
     /// Block for a time.
     Io(Duration),
+    /// Ask the disk.
+    DiskIo,
     /// Print this many bytes of the console buffer; the buffer's accessor cuts the length.
     Console(u32),
     /// The guest says what happened.
@@ -96,6 +98,12 @@ pub enum ProtocolError {
         /// The last that exists.
         last: u32,
     },
+    /// More requests to the disk than a guest has threads.
+    #[error("asked the disk with {max} requests of that vCPU unanswered; no more are allowed")]
+    DiskFull {
+        /// As many as there may be.
+        max: u32,
+    },
     /// A report without meaning.
     #[error("made report {number}, which does not exist")]
     NoSuchReport {
@@ -126,6 +134,7 @@ impl Doorbell {
             Call::SpinHint => Self::SpinHint,
             Call::FlushOnEnter => Self::FlushOnEnter(mask()),
             Call::Io => Self::Io(Duration::from_micros(arg.min(IO_MAX_US).into())),
+            Call::DiskIo => Self::DiskIo,
             Call::Console => Self::Console(arg),
             Call::Report => Self::Report(Report::from_arg(arg).ok_or(ProtocolError::NoSuchReport { number: arg })?),
         };

@@ -10,7 +10,7 @@
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use abi::layout::FLUSH_VECTOR;
+use abi::layout::{FLUSH_VECTOR, Geometry};
 use abi::params::{
     ARGS, FAULT_BROKEN_LOCK, FAULT_LOST_WORK, Flush as GuestFlush, Lock as GuestLock, Params, Workload as GuestWorkload,
 };
@@ -24,6 +24,7 @@ use vmm_sys_util::eventfd::EventFd;
 use crate::boot::{Image, boot};
 use crate::calibrate::loops_per_ms;
 use crate::control::{Conductor, Outcome, Times};
+use crate::disk::Disk;
 use crate::guests::{Guests, Vm};
 use crate::kick::{install_handler, monotonic_ns};
 use crate::outbox::{Message, Outbox};
@@ -111,15 +112,18 @@ impl Kvm {
             Lock::Unfair => GuestLock::Unfair,
             Lock::Pv => GuestLock::Pv,
         };
-        // Others have been refused.
-        let workload = self.options.workload.or(guest_workload(plan.workload)).unwrap_or(GuestWorkload::Ebizzy);
+        let workload = self.options.workload.unwrap_or(guest_workload(plan.workload));
         let kthreads = kthreads(plan, workload);
         Params {
             vcpus: plan.vcpus,
             workload: workload as u32,
             flush: flush as u32,
-            threads: plan.params.threads_per_vcpu,
-            chunk_pages: plan.params.chunk_pages,
+            threads: window_threads(plan),
+            chunk_pages: if plan.workload == Workload::Kernbench {
+                plan.params.job_pages.max(1)
+            } else {
+                plan.params.chunk_pages
+            },
             search_passes: plan.params.search_passes,
             flush_per_mille: plan.params.flush_per_mille,
             spin_budget: plan.spin_budget,
@@ -221,6 +225,7 @@ impl Kvm {
             offline: AtomicU32::new(plan.vms * plan.vcpus),
             // The control loop records too.
             trace: limits.map(|limits| Room::share(limits, guests.len() + 1)),
+            disk: Disk::new(u64::from(plan.params.disk_us) * 1000),
             guests,
             phase: Arc::new(PhaseCell::default()),
             gate: Gate::default(),
@@ -246,6 +251,14 @@ fn kthreads(plan: &RunPlan, workload: GuestWorkload) -> u32 {
     }
 }
 
+/// Places in the window for each vCPU: for its logical threads, or for its share of the compilers.
+const fn window_threads(plan: &RunPlan) -> u32 {
+    match plan.workload {
+        Workload::Kernbench => plan.params.jobs.div_ceil(plan.vcpus),
+        _ => plan.params.threads_per_vcpu,
+    }
+}
+
 /// Pages of heap that the workload's tables take.
 const fn heap_pages(plan: &RunPlan) -> u32 {
     let params = &plan.params;
@@ -267,31 +280,38 @@ fn args(plan: &RunPlan) -> [u32; ARGS] {
     args
 }
 
-/// The guest's own program for a workload, if it has one.
-const fn guest_workload(workload: Workload) -> Option<GuestWorkload> {
+/// The guest's own program for a workload.
+const fn guest_workload(workload: Workload) -> GuestWorkload {
     match workload {
-        Workload::Ebizzy => Some(GuestWorkload::Ebizzy),
-        Workload::Flush => Some(GuestWorkload::Flush),
-        Workload::Spinlock => Some(GuestWorkload::Spinlock),
-        Workload::TlbStorm => Some(GuestWorkload::TlbStorm),
-        Workload::Ipi => Some(GuestWorkload::Ipi),
-        Workload::Hackbench => Some(GuestWorkload::Hackbench),
-        Workload::Specjbb => Some(GuestWorkload::Specjbb),
-        Workload::Kernbench | Workload::Dbench => None,
+        Workload::Ebizzy => GuestWorkload::Ebizzy,
+        Workload::Flush => GuestWorkload::Flush,
+        Workload::Spinlock => GuestWorkload::Spinlock,
+        Workload::TlbStorm => GuestWorkload::TlbStorm,
+        Workload::Ipi => GuestWorkload::Ipi,
+        Workload::Hackbench => GuestWorkload::Hackbench,
+        Workload::Specjbb => GuestWorkload::Specjbb,
+        Workload::Dbench => GuestWorkload::Dbench,
+        Workload::Kernbench => GuestWorkload::Kernbench,
     }
 }
 
-/// Refuses a workload that the real guest does not have.
+/// Refuses a workload that is too large for the real guest.
 ///
 /// # Errors
 /// A sentence that names it and what would run it.
-pub fn check_workload(workload: Workload) -> Result<(), EngineError> {
-    let refusal = || {
-        let here = Workload::ALL.iter().filter(|here| guest_workload(**here).is_some()).map(ToString::to_string);
-        let here = here.collect::<Vec<_>>().join(", ");
-        format!("--workload {workload} runs in the simulator only: add --engine sim, or take one of {here}")
-    };
-    guest_workload(workload).map(|_| ()).ok_or_else(|| EngineError::BadPlan(refusal()))
+pub fn check_workload(plan: &RunPlan) -> Result<(), EngineError> {
+    let limits = [
+        ("jobs", plan.params.jobs, Geometry::THREADS_MAX * plan.vcpus),
+        ("job_pages", plan.params.job_pages, Geometry::CHUNK_PAGES_MAX),
+    ];
+    let beyond =
+        limits.into_iter().find(|(_, value, max)| value > max).filter(|_| plan.workload == Workload::Kernbench);
+    beyond.map_or(Ok(()), |(name, value, max)| {
+        Err(EngineError::BadPlan(format!(
+            "--param {name}={value} is more than a real guest with {} vCPUs holds: take {max} at most, or add --engine sim",
+            plan.vcpus
+        )))
+    })
 }
 
 /// Puts together what the threads recorded.
@@ -316,7 +336,7 @@ fn gather(plan: &RunPlan, shared: &RunShared, own: Option<Buffer>, outcome: &mut
 /// What only the host can tell about a plan.
 fn check(plan: &RunPlan) -> Result<(), EngineError> {
     plan.validate().map_err(|e| EngineError::BadPlan(e.to_string()))?;
-    check_workload(plan.workload)?;
+    check_workload(plan)?;
     let allowed = allowed_cpus();
     match plan.pcpus.as_slice().iter().find(|cpu| !allowed.contains(cpu)) {
         None => Ok(()),

@@ -3,6 +3,7 @@
 //! A vCPU is addressed in two ways: inside its VM by its number, as the guest does, and across the run by its
 //! [`VcpuIndex`], as the scheduler does. [`Guests`] is the one place that translates.
 
+use abi::layout::DISK_VECTOR;
 use abi::results::Results;
 use abi::state::Stop;
 use abi::vcpu::VcpuPage;
@@ -26,6 +27,8 @@ pub struct VcpuShared {
     pub latch: KickLatch,
     /// Written by its thread only.
     pub counters: Counters,
+    /// Requests to the disk that it has not answered.
+    pub disk_requests: AtomicU32,
     /// True while its thread is inside the scheduler's `halt`.
     pub halted: AtomicBool,
     /// What the host itself wrote to its state word last: stopped, as at boot, or running.
@@ -188,6 +191,25 @@ impl Guests {
             sched.wake(target, Some(from));
         }
         fresh
+    }
+}
+
+impl Guests {
+    /// The disk has answered vCPU `target`: it is told by a count, a vector for when it runs, and a kick for when it halts.
+    /// Called by the control loop.
+    pub fn answer_disk(&self, sched: &dyn VcpuSched, target: VcpuIndex) {
+        let (vm, vcpu) = self.locate(target);
+        let own = &vm.vcpus[vcpu as usize];
+        own.disk_requests.fetch_sub(1, Ordering::AcqRel);
+        vm.page(vcpu).host.0.disk_done.fetch_add(1, Ordering::Release);
+        let raised = own.vectors.raise_untimed(DISK_VECTOR);
+        let kicked = own.latch.kick();
+        if raised {
+            self.cell(target).post(Reason::Interrupt);
+        }
+        if raised || kicked {
+            sched.wake(target, None);
+        }
     }
 }
 

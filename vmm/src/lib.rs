@@ -27,6 +27,7 @@ pub mod cgroup;
 pub mod console;
 pub mod control;
 pub mod cpu_use;
+pub mod disk;
 pub mod dispatch;
 pub mod doorbell;
 pub mod engine;

@@ -49,6 +49,15 @@ pub enum Message {
         /// CLOCK_MONOTONIC ns.
         at_ns: u64,
     },
+    /// The disk answers this vCPU then.
+    DiskAt {
+        /// The vCPU.
+        index: VcpuIndex,
+        /// When it asked, CLOCK_MONOTONIC ns.
+        asked_ns: u64,
+        /// CLOCK_MONOTONIC ns.
+        at_ns: u64,
+    },
     /// The thread is about to end.
     Ended(Box<Ended>),
 }

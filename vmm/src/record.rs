@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use abi::results::{Counters as GuestCounters, Results};
 use abi::vcpu::Phase as GuestPhase;
 use plan::metric;
-use plan::{Failure, HistogramSummary, RunPlan, RunRecord, RunStatus, Sched, VmRecord};
+use plan::{Failure, HistogramSummary, RunPlan, RunRecord, RunStatus, Sched, VmRecord, Workload};
 
 use crate::control::Outcome;
 use crate::guests::{Guests, Vm};
@@ -168,6 +168,9 @@ impl VcpuChange {
 /// Counters of locks only where there are any, and of preempted holders only where the lab preempts.
 fn counters(plan: &RunPlan, guests: &Guests, changes: &[VcpuChange], record: &mut RunRecord) {
     let absent = |name: &str| {
+        if name == metric::DISK_ACCESSES {
+            return plan.workload != Workload::Dbench;
+        }
         let by_lab = [metric::LOCK_HOLDER_PREEMPTIONS, metric::LOCK_WAITER_PREEMPTIONS].contains(&name);
         let of_locks = name.starts_with("lock_") || name.starts_with("guest_lock_");
         of_locks && !plan.workload.has_locks() || by_lab && plan.sched == Sched::Host
@@ -197,6 +200,9 @@ fn counters(plan: &RunPlan, guests: &Guests, changes: &[VcpuChange], record: &mu
 
 /// What the threads recorded themselves in the measured time.
 fn recorded_by_threads(outcome: &Outcome, record: &mut RunRecord) {
+    if let Some(waits) = &outcome.disk_wait {
+        record.histograms.insert(metric::DISK_WAIT.to_owned(), HistogramSummary::of(waits));
+    }
     let mut ipi_delivery = histogram();
     let mut samples = Vec::new();
     for ended in outcome.ended.iter().flatten() {

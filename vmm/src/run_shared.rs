@@ -1,5 +1,6 @@
 //! What the threads of one run share, and how the run is stopped.
 
+use crate::disk::Disk;
 use crate::guests::Guests;
 use crate::sched::VcpuIndex;
 use crate::scheduler::Scheduler;
@@ -46,6 +47,8 @@ pub struct RunShared {
     pub guests: Arc<Guests>,
     /// Who lets vCPUs run.
     pub sched: Scheduler,
+    /// The disk of the host.
+    pub disk: Disk,
     /// Whether to record.
     pub phase: Arc<PhaseCell>,
     /// How much each thread traces, if it does.

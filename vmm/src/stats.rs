@@ -73,6 +73,10 @@ counters! {
     CallReport = "call_report",
     /// Calls.
     CallSendResched = "call_send_resched",
+    /// Calls.
+    CallDiskIo = "call_disk_io",
+    /// Requests to the disk.
+    DiskAccesses = "disk_accesses",
     /// Ticks of the guest's timer that were raised.
     GuestTicks = "guest_ticks_raised",
     /// Targets of SendIpi calls.

@@ -23,13 +23,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use abi::call::{Call, Report};
-use abi::layout::{FLUSH_VECTOR, TIMER_VECTOR};
+use abi::layout::{DISK_VECTOR, FLUSH_VECTOR, TIMER_VECTOR};
 use abi::state::Marked;
 use abi::vcpu::VcpuPage;
 use kvm_ioctls::{VcpuExit, VcpuFd};
 use trace::{ExitReason, What};
 
-use crate::doorbell::{Doorbell, VcpuSet};
+use crate::disk::REQUESTS_MAX;
+use crate::doorbell::{Doorbell, ProtocolError, VcpuSet};
 use crate::guests::{VcpuShared, Vm};
 use crate::interrupt::inject;
 use crate::kick::{Bound, KickCell, Reason, Tick, monotonic_ns};
@@ -285,7 +286,7 @@ impl Vcpu<'_> {
                 if vector == FLUSH_VECTOR {
                     tap::record(What::GuestIrq { task: tap::task(self.index) });
                 }
-                if vector == TIMER_VECTOR {
+                if matches!(vector, TIMER_VECTOR | DISK_VECTOR) {
                     self.own.vectors.accepted_untimed(vector);
                     return Ok(());
                 }
@@ -313,6 +314,7 @@ impl Vcpu<'_> {
             Doorbell::SpinHint => self.thread.spin(),
             Doorbell::FlushOnEnter(targets) => self.flush_on_enter(targets),
             Doorbell::Io(time) => return self.begin_io(time),
+            Doorbell::DiskIo => return self.ask_disk(),
             Doorbell::Console(len) => self.print(len),
             Doorbell::Report(report) => return self.report(report),
         }
@@ -379,6 +381,17 @@ impl Vcpu<'_> {
         let until_ns = monotonic_ns() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2);
         self.outbox.send(Message::WakeAt { index: self.index, at_ns: until_ns });
         State::Halt(Until::Time(until_ns))
+    }
+
+    fn ask_disk(&self) -> State {
+        if self.own.disk_requests.fetch_add(1, Ordering::AcqRel) >= REQUESTS_MAX {
+            return State::Leave(Leave::Protocol(ProtocolError::DiskFull { max: REQUESTS_MAX }));
+        }
+        let asked_ns = monotonic_ns();
+        let at_ns = self.shared.disk.ask(asked_ns);
+        self.count(Counter::DiskAccesses);
+        self.outbox.send(Message::DiskAt { index: self.index, asked_ns, at_ns });
+        State::Ask
     }
 
     fn halt(&mut self, until: Until) -> State {
@@ -519,5 +532,6 @@ const fn counter_of(call: Call) -> Counter {
         Call::Console => Counter::CallConsole,
         Call::Report => Counter::CallReport,
         Call::SendResched => Counter::CallSendResched,
+        Call::DiskIo => Counter::CallDiskIo,
     }
 }

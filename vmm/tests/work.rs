@@ -2,6 +2,7 @@
 
 mod support;
 
+use plan::metric;
 use plan::{Mode, RunPlan, RunRecord, RunStatus, Sched, Workload};
 use support::{kvm_usable, plan, run};
 use vmm::Options;
@@ -18,6 +19,12 @@ fn small(mode: Mode, workload: Workload, vms: u32, sched: Sched) -> RunPlan {
     plan.params.warehouses = 4;
     plan.params.heap_transactions = 500;
     plan.params.collection_us = 2000;
+    plan.params.clients = 6;
+    plan.params.jobs = 5;
+    plan.params.build_jobs = 12;
+    plan.params.job_us = 1000;
+    plan.params.job_pages = 70;
+    plan.params.link_us = 2000;
     plan
 }
 
@@ -70,15 +77,47 @@ fn specjbb_works_in_every_mode() {
     }
 }
 
+#[test]
+fn dbench_works_in_every_mode() {
+    if kvm_usable("dbench_works_in_every_mode") {
+        every_mode_works(Workload::Dbench);
+    }
+}
+
+#[test]
+fn kernbench_works_in_every_mode() {
+    if kvm_usable("kernbench_works_in_every_mode") {
+        every_mode_works(Workload::Kernbench);
+    }
+}
+
+/// Two VMs that do little but ask the disk get no more of it than there is.
+#[test]
+fn all_vms_share_one_disk() {
+    if !kvm_usable("all_vms_share_one_disk") {
+        return;
+    }
+    let mut plan = RunPlan { duration_ns: 500_000_000, ..small(Mode::Base, Workload::Dbench, 2, Sched::Lab) };
+    (plan.params.io_per_mille, plan.params.disk_us) = (1000, 2000);
+    let record = run(&plan, Options::default());
+    assert_sound(&record);
+    let (accesses, wait) = (count(&record, metric::DISK_ACCESSES), &record.histograms[metric::DISK_WAIT]);
+    // Those that were asked for in the measured time, of which 12 clients may have one each under way at its end.
+    assert!(accesses > 0 && accesses <= record.duration_ns / 2_000_000 + 13, "{accesses} accesses");
+    assert!(wait.count > 0 && wait.p50_ns >= 1_900_000, "{wait:?}");
+    assert!(count(&record, "guest_idle_halts") > 0, "vCPUs halt while all their clients wait");
+}
+
 /// A run that its record limit ends comes to rest: all threads end, and nothing is under way when the sums are compared.
 #[test]
 fn work_adds_up_when_the_record_limit_ends_the_run() {
     if !kvm_usable("work_adds_up_when_the_record_limit_ends_the_run") {
         return;
     }
-    for workload in [Workload::Hackbench, Workload::Specjbb] {
+    for workload in [Workload::Hackbench, Workload::Specjbb, Workload::Dbench, Workload::Kernbench] {
         let plan = RunPlan { duration_ns: 60_000_000_000, ..small(Mode::PvFlush, workload, 1, Sched::Lab) };
-        let record = run(&plan, Options { record_limit: 20_000, ..Options::default() });
+        let record_limit = if workload == Workload::Kernbench { 30 } else { 20_000 };
+        let record = run(&plan, Options { record_limit, ..Options::default() });
         tell(&record);
         assert_sound(&record);
         assert!(record.duration_ns < plan.duration_ns, "{workload}: all vCPUs are done");
@@ -90,7 +129,7 @@ fn lost_work_is_found() {
     if !kvm_usable("lost_work_is_found") {
         return;
     }
-    for workload in [Workload::Hackbench, Workload::Specjbb] {
+    for workload in [Workload::Hackbench, Workload::Specjbb, Workload::Dbench, Workload::Kernbench] {
         let plan = RunPlan { duration_ns: 1_000_000_000, ..small(Mode::Base, workload, 1, Sched::Lab) };
         let record = run(&plan, Options { lost_work: true, ..Options::default() });
         assert_eq!(record.status, RunStatus::Failed, "{workload}");

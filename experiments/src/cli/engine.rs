@@ -87,7 +87,7 @@ impl Place {
     /// One sentence that names what is missing and how to get it.
     pub(super) fn check(&self, experiment: &Experiment) -> Result<(), Error> {
         if let (Self::Kvm, Some(plan)) = (self, experiment.plans.first()) {
-            vmm::check_workload(plan.workload)?;
+            vmm::check_workload(plan)?;
             limits::check(experiment)?;
         }
         Ok(())

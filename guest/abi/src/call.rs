@@ -66,6 +66,12 @@ calls! {
     /// `KickCpu`: the latch keeps one that comes just before the halt, which a vector would not (it would be handled
     /// between the last look at the queue and the halt). A call of its own, because a run counts them apart.
     SendResched = 9,
+    /// Ask the host's one disk, first come first served over all VMs; argument ignored. Returns at once. When the disk has
+    /// answered, the host counts up `VcpuPage::host::disk_done` of the caller, raises
+    /// [`DISK_VECTOR`](crate::layout::DISK_VECTOR) there and sets its kick latch; the answers to a vCPU come in the order of its
+    /// requests. More than [`Geometry::KTHREADS_MAX`](crate::layout::Geometry::KTHREADS_MAX) unanswered requests of a vCPU are
+    /// a protocol error.
+    DiskIo = 10,
 }
 
 impl Call {

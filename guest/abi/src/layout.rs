@@ -104,10 +104,12 @@ pub const EFER: u64 = 0xd00;
 /// bitmap.
 pub const RFLAGS: u64 = 0x202;
 
-/// Interrupt vectors: flush, and the timer tick. Every other vector is an exception (below 32) or never raised.
+/// Interrupt vectors: flush, the timer tick, the disk. Every other vector is an exception (below 32) or never raised.
 pub const FLUSH_VECTOR: u8 = 0xf0;
 /// The guest's timer tick: below [`FLUSH_VECTOR`], which therefore goes first where both are pending at an entry.
 pub const TIMER_VECTOR: u8 = 0xec;
+/// The disk has answered. Its gate leads to the timer's handler: both send the running thread to look around.
+pub const DISK_VECTOR: u8 = 0xe8;
 /// Vectors of exceptions, each with a gate.
 pub const EXCEPTION_COUNT: usize = 32;
 

@@ -156,6 +156,8 @@ results! {
     record_time = "record_time",
     /// From asking for a spinlock that another vCPU holds until it is one's own.
     lock_wait = "lock_wait",
+    /// From asking the disk until the thread runs again.
+    disk_sleep = "guest_disk_sleep",
     /// Workload `Ipi`: from `SendIpi` to the target's answer.
     ipi_round_trip = "ipi_round_trip",
     /// The part of `ipi_delivery` whose targets ran when the flush began: [`Doing`](crate::vcpu::Doing).

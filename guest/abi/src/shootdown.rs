@@ -74,9 +74,9 @@ pub struct Round {
 }
 
 impl Round {
-    /// The same for one target, if it is one.
-    pub const fn only(self, target: u32) -> Self {
-        Self { missing: self.missing & (1 << target), ..self }
+    /// The same for those of its targets that are in a mask: nobody else can have used what was removed.
+    pub const fn among(self, mask: u64) -> Self {
+        Self { missing: self.missing & mask, ..self }
     }
 
     /// Targets that have neither acknowledged nor been marked.

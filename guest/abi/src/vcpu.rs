@@ -25,6 +25,8 @@ pub struct HostLine {
     pub entry_flushes: AtomicU64,
     /// Number of this vCPU, written before boot.
     pub index: AtomicU32,
+    /// Answers of the disk to this vCPU: [`Call::DiskIo`](crate::call::Call::DiskIo). Only grows.
+    pub disk_done: AtomicU64,
 }
 
 /// Written by the flush handler and the local flush of this vCPU (ring 0). The host does not read it.

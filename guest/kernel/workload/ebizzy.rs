@@ -160,12 +160,12 @@ impl<'a> Vcpu<'a> {
 }
 
 /// The words of a page behind its stamp.
-fn words(page: u64) -> &'static [u64] {
+pub(super) fn words(page: u64) -> &'static [u64] {
     words_mut(page)
 }
 
-fn words_mut(page: u64) -> &'static mut [u64] {
-    // SAFETY: the caller names a page that only its own vCPU uses (its source chunk, or its mapped slot; other vCPUs
+pub(super) fn words_mut(page: u64) -> &'static mut [u64] {
+    // SAFETY: the caller names a page that only its own vCPU or thread uses (its source chunk, or its mapped slot; others
     // read nothing but the stamp before it) and drops the slice before it unmaps or asks for the page again.
     unsafe { slice::from_raw_parts_mut((page + STAMP_BYTES) as *mut u64, WORDS) }
 }

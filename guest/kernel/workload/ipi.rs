@@ -32,7 +32,7 @@ pub(super) fn run(cpu: Cpu, params: &Params) {
 }
 
 fn round_trip(cpu: Cpu, target: u32, ple_window_cycles: u64) {
-    let mut round = SPACE.begin(cpu.index).only(target);
+    let mut round = SPACE.begin(cpu.index).among(1 << target);
     // One that has not come online yet, or the sender itself if it is alone.
     if round.missing() == 0 {
         return;

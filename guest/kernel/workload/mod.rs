@@ -4,9 +4,11 @@
 //!   start: parameters ─► Online ─┬─► ebizzy, flush, tlb-storm, spinlock, ipi, doorbell: a loop a vCPU ─► Done
 //!                                └─► the others: threads of the guest's scheduler (thread.rs) ─► Done
 //! ```
+mod dbench;
 mod ebizzy;
 mod hackbench;
 mod ipi;
+mod kernbench;
 mod specjbb;
 mod spinlock;
 
@@ -31,6 +33,8 @@ pub(crate) fn start(cpu: Cpu, params: &'static Params) -> ! {
         Workload::Spinlock | Workload::TlbStorm => params.loops_per_ms != 0 && params.lock().is_some(),
         Workload::Ipi => params.vcpus > 1,
         Workload::Hackbench => hackbench::fits(params),
+        Workload::Dbench => dbench::fits(params),
+        Workload::Kernbench => kernbench::fits(params),
         Workload::Specjbb => specjbb::fits(params),
         _ => false,
     };
@@ -43,6 +47,8 @@ pub(crate) fn start(cpu: Cpu, params: &'static Params) -> ! {
     match workload {
         Workload::Doorbell => doorbell(cpu, params),
         Workload::Hackbench => thread::run(cpu, geometry, hackbench::thread),
+        Workload::Dbench => thread::run(cpu, geometry, dbench::thread),
+        Workload::Kernbench => thread::run(cpu, geometry, kernbench::thread),
         Workload::Specjbb => thread::run(cpu, geometry, specjbb::thread),
         Workload::Spinlock => spinlock::run(cpu, params),
         Workload::Ipi => ipi::run(cpu, params),
