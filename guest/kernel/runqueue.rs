@@ -10,21 +10,19 @@
 //! woken thread does not wait longer than to the next tick. Slices are whole ticks, at least one.
 //!
 //! # Why no wake-up is lost
-//! A vCPU that is about to halt sets `idle`, then looks at its queue once more. Who queues a thread there looks at `idle`
-//! after it. Each is a locked exchange between the two accesses, so one of them sees the other. The kick is latched by the
-//! host: one that comes before the halt ends it at once.
+//! A vCPU that is about to halt sets `idle`, then looks at its queue once more; who queues a thread there takes `idle` after
+//! it: `abi::idle`, which is model-checked.
 //!
 //! # Who may touch a thread
 //! The running thread itself; of a queued one, who holds the queue's lock. A thread that goes to sleep is still `on_cpu` until
 //! its registers are on its stack: who wakes it waits for that (`p->on_cpu` in the kernel).
 
-use core::hint::spin_loop;
-
 use abi::VCPUS_MAX;
 use abi::call::Call;
+use abi::idle::IdleFlag;
 use abi::sync::AtomicU32;
 use abi::sync::AtomicU64;
-use abi::sync::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use abi::sync::Ordering::{Acquire, Relaxed, Release};
 use abi::vcpu::Phase;
 
 use crate::cpu::{Cpu, params};
@@ -80,8 +78,8 @@ struct RunQueue {
     lock: AtomicU32,
     len: AtomicU32,
     list: List,
-    /// 1: halts, or is about to.
-    idle: AtomicU32,
+    /// Set: halts, or is about to.
+    idle: IdleFlag,
     /// Whom the vCPU has switched away from.
     previous: AtomicU32,
     /// Ticks that are left of the running thread's slice.
@@ -97,7 +95,7 @@ static QUEUES: [RunQueue; VCPUS_MAX as usize] = [const {
         lock: AtomicU32::new(0),
         len: AtomicU32::new(0),
         list: List::new(),
-        idle: AtomicU32::new(0),
+        idle: IdleFlag::new(),
         previous: AtomicU32::new(0),
         slice: AtomicU32::new(0),
         busy: AtomicU32::new(0),
@@ -110,8 +108,14 @@ fn queue_of(vcpu: u32) -> &'static RunQueue {
 }
 
 impl RunQueue {
-    /// The caller has preemption off.
+    /// The caller has preemption off. The host counts it among the locks held: it may take the vCPU's CPU away.
     fn lock(&self, cpu: Cpu) {
+        self.spin(cpu);
+        let held = &cpu.page.lock.0.held;
+        held.store(held.load(Relaxed) + 1, Relaxed);
+    }
+
+    fn spin(&self, cpu: Cpu) {
         if self.lock.swap(1, Acquire) == 0 {
             return;
         }
@@ -121,8 +125,11 @@ impl RunQueue {
         }
     }
 
-    fn unlock(&self) {
+    /// On the vCPU that locked it.
+    fn unlock(&self, cpu: Cpu) {
         self.lock.store(0, Release);
+        let held = &cpu.page.lock.0.held;
+        held.store(held.load(Relaxed) - 1, Relaxed);
     }
 
     fn push(&self, id: u32) {
@@ -164,7 +171,7 @@ pub(crate) fn schedule() {
     }
     let next = queue.pop();
     if next == me {
-        queue.unlock();
+        queue.unlock(cpu);
         return;
     }
     queue.previous.store(me, Relaxed);
@@ -190,14 +197,15 @@ pub(crate) fn schedule() {
 
 /// The first act of whoever was switched to, on the vCPU that it has now.
 pub(crate) fn switched() {
-    let queue = queue_of(Cpu::this().index);
+    let cpu = Cpu::this();
+    let queue = queue_of(cpu.index);
     let previous = queue.previous.load(Relaxed);
     if previous != 0 {
         check_stack(previous);
         // From here on others may wake it, or take it away once the lock is free.
         thread(previous).on_cpu.store(0, Release);
     }
-    queue.unlock();
+    queue.unlock(cpu);
 }
 
 /// A tick has come: the thread that runs may have to give way. Called with preemption off once, from ring 3.
@@ -224,14 +232,14 @@ pub(crate) extern "C" fn tick_due() {
 
 /// One that halts while threads are in line here: it wakes and takes one.
 fn kick_idle_sibling(cpu: Cpu) {
-    if let Some(idle) = siblings(cpu.index).find(|vcpu| queue_of(*vcpu).idle.load(Relaxed) != 0) {
+    if let Some(idle) = siblings(cpu.index).find(|vcpu| queue_of(*vcpu).idle.is_set()) {
         kick(cpu, idle);
     }
 }
 
 /// Ends the halt of a vCPU, if it idles.
 fn kick(cpu: Cpu, vcpu: u32) {
-    if queue_of(vcpu).idle.swap(0, SeqCst) != 0 {
+    if queue_of(vcpu).idle.claim() {
         cpu.counters().resched_ipis.add(1);
         cpu.call(Call::SendResched, vcpu);
     }
@@ -251,15 +259,16 @@ pub(crate) fn idlest(vcpu: u32) -> u32 {
 /// Makes a sleeping thread runnable on `target`. The caller has preemption off on `cpu`, and is the only one who wakes it.
 pub(crate) fn enqueue(cpu: Cpu, id: u32, target: u32) {
     let woken = thread(id);
+    let mut hint = SpinHint::new(params().ple_window_cycles);
     while woken.on_cpu.load(Acquire) != 0 {
-        spin_loop();
+        hint.spin(cpu);
     }
     woken.set_runnable(target);
     let queue = queue_of(target);
     queue.lock(cpu);
     queue.push(id);
     queue.slice.store(queue.slice.load(Relaxed).min(1), Relaxed);
-    queue.unlock();
+    queue.unlock(cpu);
     kick(cpu, target);
 }
 
@@ -268,7 +277,7 @@ pub(crate) fn add_new(cpu: Cpu, id: u32) {
     let queue = queue_of(cpu.index);
     queue.lock(cpu);
     queue.push(id);
-    queue.unlock();
+    queue.unlock(cpu);
 }
 
 /// Takes a thread from the longest queue; the one that has waited longest. False if there is none.
@@ -278,7 +287,7 @@ fn pull(cpu: Cpu) -> bool {
     let queue = queue_of(busiest);
     queue.lock(cpu);
     let id = queue.pop();
-    queue.unlock();
+    queue.unlock(cpu);
     if id == 0 {
         return false;
     }
@@ -300,14 +309,14 @@ pub(crate) fn idle_loop(cpu: Cpu) {
             continue;
         }
         sched.tick.store(0, Relaxed);
-        queue.idle.swap(1, SeqCst);
-        if queue.len.load(SeqCst) == 0 && live() && !disk::is_answered(cpu) {
+        queue.idle.prepare();
+        if queue.len.load(Relaxed) == 0 && live() && !disk::is_answered(cpu) {
             cpu.phase(Phase::Idle);
             cpu.counters().idle_halts.add(1);
             cpu.call(Call::Halt, 0);
             cpu.phase(Phase::Work);
         }
-        queue.idle.swap(0, AcqRel);
+        queue.idle.resume();
         sched.tick.store(1, Relaxed);
     }
     sched.tick.store(0, Relaxed);

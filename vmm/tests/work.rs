@@ -3,7 +3,7 @@
 mod support;
 
 use plan::metric;
-use plan::{Mode, RunPlan, RunRecord, RunStatus, Sched, Workload};
+use plan::{Lock, Mode, RunPlan, RunRecord, RunStatus, Sched, Workload};
 use support::{kvm_usable, plan, run};
 use vmm::Options;
 
@@ -121,6 +121,38 @@ fn work_adds_up_when_the_record_limit_ends_the_run() {
         tell(&record);
         assert_sound(&record);
         assert!(record.duration_ns < plan.duration_ns, "{workload}: all vCPUs are done");
+    }
+}
+
+/// Every kind of lock, with threads that are preempted, sleep and move between vCPUs; twice as many vCPUs as CPUs.
+#[test]
+fn hackbench_works_with_every_lock_and_scheduler() {
+    if !kvm_usable("hackbench_works_with_every_lock_and_scheduler") {
+        return;
+    }
+    for lock in Lock::ALL {
+        for sched in [Sched::Lab, Sched::Host] {
+            let plan = RunPlan { lock: *lock, vcpus: 4, ..small(Mode::Ple, Workload::Hackbench, 1, sched) };
+            let record = run(&plan, Options::default());
+            tell(&record);
+            assert_sound(&record);
+            assert!(count(&record, "lock_acquisitions") > 0);
+        }
+    }
+}
+
+/// The sizes of the published runs: 320 threads of hackbench, 16 warehouses.
+#[test]
+fn the_defaults_work_with_four_vms() {
+    if !kvm_usable("the_defaults_work_with_four_vms") {
+        return;
+    }
+    for workload in [Workload::Hackbench, Workload::Specjbb] {
+        let plan = RunPlan { workload, duration_ns: 1_000_000_000, ..plan(Mode::Base, 4, Sched::Lab) };
+        let record = run(&plan, Options::default());
+        tell(&record);
+        assert_sound(&record);
+        assert!(count(&record, "guest_thread_preemptions") > 0);
     }
 }
 

@@ -25,6 +25,7 @@ extern crate std;
 pub mod call;
 pub mod header;
 pub mod histogram;
+pub mod idle;
 pub mod layout;
 pub mod lock;
 #[cfg(all(test, loom))]

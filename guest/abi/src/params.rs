@@ -128,7 +128,8 @@ pub struct Params {
     pub args: [u32; ARGS],
     /// Cycles of a wait after which the guest calls `SpinHint`, again and again; 0: never.
     pub ple_window_cycles: u64,
-    /// Turns (or doorbells) of a vCPU after which it reports `Done`; 0: none.
+    /// Turns (or doorbells) of a vCPU after which it reports `Done`; 0: none. Where the guest has threads, the first vCPU that
+    /// reaches it ends the work of all, which report `Done` when their threads have ended.
     pub record_limit: u64,
     /// Seed of everything random in this VM.
     pub seed: u64,

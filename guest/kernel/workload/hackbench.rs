@@ -6,8 +6,8 @@
 //!   receiver   lock { take }    wake the senders     work: copy it    record    empty: sleep
 //! ```
 //! One record is one message received. The same program as `sim/src/workload/hackbench.rs`, with the same constants; it measures
-//! wake-ups and short locks. Not here: sockets, the slab allocator, wake-affine pulls, the end of a run, and locks that hold
-//! off interrupts (the simulator's do; ring 3 takes a flush while it holds one).
+//! wake-ups and short locks. Not here: sockets, the slab allocator, wake-affine pulls, the end of a run, and interrupts that are
+//! off while a lock is held (the simulator's are; here only a paravirt waiter halts with interrupts off).
 //!
 //! # Check
 //! A message is its sender and its number among those that this sender sent to this queue. The receiver knows the next number
@@ -107,7 +107,7 @@ fn send(shape: Shape, base: u32, member: u32, mut random: Random) {
     }
     for number in base..base + shape.pairs {
         let queue = queue(number);
-        let guard = queue.lock.lock();
+        let guard = queue.lock.lock_irqsave();
         queue.senders_gone.fetch_add(1, AcqRel);
         let chain = queue.not_empty.take(1);
         drop(guard);
@@ -121,10 +121,10 @@ fn put(queue: &Queue, member: u32) {
     let number = own.load(Relaxed);
     own.store(number + 1, Relaxed);
     let lost = params().faults & FAULT_LOST_WORK != 0 && number % FAULT_PERIOD == FAULT_PERIOD - 1;
-    let mut guard = queue.lock.lock();
+    let mut guard = queue.lock.lock_irqsave();
     while queue.len.load(Relaxed) >= QUEUE_LEN {
         queue.not_full.sleep(guard);
-        guard = queue.lock.lock();
+        guard = queue.lock.lock_irqsave();
     }
     queue.sent.store(queue.sent.load(Relaxed) + 1, Relaxed);
     if !lost {
@@ -158,13 +158,13 @@ fn receive(shape: Shape, queue: &Queue, mut random: Random) {
 
 /// Takes the oldest message; `None` when the queue is empty and all senders have ended.
 fn take(queue: &Queue, senders: u32) -> Option<u64> {
-    let mut guard = queue.lock.lock();
+    let mut guard = queue.lock.lock_irqsave();
     while queue.len.load(Relaxed) == 0 {
         if queue.senders_gone.load(Relaxed) == senders {
             return None;
         }
         queue.not_empty.sleep(guard);
-        guard = queue.lock.lock();
+        guard = queue.lock.lock_irqsave();
     }
     let (first, len) = (queue.first.load(Relaxed), queue.len.load(Relaxed) - 1);
     let message = queue.ring[first as usize].load(Relaxed);
