@@ -42,6 +42,7 @@ pub use sweep::{SWEEP_EXAMPLES, SweepArgs};
 pub use trace::{SUMMARY_SCHEMA, SummaryArgs, TraceArgs, TraceOptions};
 
 use crate::exit::{Error, Exit};
+use crate::interrupt;
 use crate::topology::{TopologyArgs, topology_command};
 
 /// Compare remedies for overcommitted SMP virtual machines
@@ -111,6 +112,7 @@ pub fn execute(cli: &Cli, arguments: &[String]) -> Result<Exit, Error> {
         clap::ColorChoice::Auto => {}
     }
     log_to_stderr();
+    interrupt::outlive_file_limit().map_err(Error::Signals)?;
     match &cli.command {
         Command::Run(args) => run::run(args, arguments),
         Command::Sweep(args) => sweep::sweep(args, arguments),

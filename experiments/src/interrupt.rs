@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use plan::Control;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::exit::Exit;
@@ -89,6 +89,16 @@ impl Watch {
         })?;
         Ok(Self { handle, thread: Some(thread), ended: Some(ended) })
     }
+}
+
+/// Lets a file that grows beyond the process's limit (`ulimit -f`) be an error of its write, instead of a signal that ends
+/// the process with its cgroups and threads as they are.
+///
+/// # Errors
+/// When the system refuses the handler.
+pub fn outlive_file_limit() -> io::Result<()> {
+    // What the handler stores is nobody's business: the write that fails says enough.
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 impl Drop for Watch {

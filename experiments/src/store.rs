@@ -125,7 +125,11 @@ impl Store {
             file.sync_all()?;
             fs::rename(&part, &path)
         };
-        write().map_err(Error::file("write", &path))
+        write().map_err(|error| {
+            // The old file stays; half of a new one is of no use, and may be what the disk is full of.
+            let _ = fs::remove_file(&part);
+            Error::file("write", &path)(error)
+        })
     }
 }
 

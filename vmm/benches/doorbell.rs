@@ -57,7 +57,7 @@ fn median(mut values: Vec<u64>) -> u64 {
 fn bare_p50_ns() -> u64 {
     let kvm = open_kvm().expect("probed");
     let header = guest::header().expect("the image is ours");
-    let image = Image { elf: guest::IMAGE, header, code: None };
+    let image = Image { elf: guest::IMAGE, header, code: None, patches: &[] };
     let params = Params { workload: Workload::Doorbell as u32, record_limit: DOORBELLS, ..Params::MINIMAL };
     let mut booted = boot(&kvm, &image, &params, false).expect("boots");
     let done = (Report::Done as u32).to_le_bytes();

@@ -16,9 +16,12 @@ use linux_loader::loader::{Elf, KernelLoader};
 use crate::memory::{GuestMemory, MemoryError};
 use crate::probe::{Virtualization, virtualization_here};
 
-/// Three unused pages below 4 GiB that KVM on older Intel processors needs for its own TSS (KVM_SET_TSS_ADDR); above
-/// every guest's memory that is smaller than 4 GiB, and the place that other VMMs use.
+/// Three unused pages below 4 GiB that KVM on older Intel processors needs for its own TSS (KVM_SET_TSS_ADDR); the place
+/// that other VMMs use. A guest's memory must end below it.
 const KVM_TSS_ADDRESS: usize = 0xfffb_d000;
+
+/// Largest memory of a guest, in bytes.
+pub const MEMORY_MAX: u64 = KVM_TSS_ADDRESS as u64;
 
 /// Why a VM did not boot.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +64,8 @@ pub struct Image<'a> {
     pub header: ImageHeader,
     /// For tests: code that runs instead, at [`CODE`].
     pub code: Option<&'a [u8]>,
+    /// For tests: bytes that replace the image's own, by guest-physical address.
+    pub patches: &'a [(u64, Vec<u8>)],
 }
 
 /// Where code that replaces the kernel's stands: the last page of the image's area, which the kernel does not reach.
@@ -121,6 +126,7 @@ fn load_image(memory: &GuestMemory, image: &Image<'_>) -> Result<(), BootError> 
     if let Some(code) = image.code {
         memory.write(CODE, code)?;
     }
+    image.patches.iter().try_for_each(|(address, bytes)| memory.write(*address, bytes))?;
     Ok(())
 }
 

@@ -37,7 +37,10 @@ use crate::watchdog::Watchdog;
 const PULSE: Duration = Duration::from_millis(20);
 /// How long a thread may take to leave `KVM_RUN` after it was asked to. A kick takes microseconds; a host that starves
 /// the thread for longer is a failure worth a message.
-const LEAVE_LIMIT_NS: u64 = 10_000_000_000;
+pub(crate) const LEAVE_LIMIT_NS: u64 = 10_000_000_000;
+
+/// Time between two looks after which the whole process must have stood still: SIGSTOP, a suspended host.
+const STALL_NS: u64 = 2_000_000_000;
 
 /// How long the stages last.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +72,8 @@ pub struct Outcome {
     pub failures: Vec<Failure>,
     /// VMs that the watchdog found without progress.
     pub stuck: Vec<u32>,
+    /// Time in which the whole process stood still, in ns.
+    pub stalled_ns: u64,
     /// The caller aborted.
     pub aborted: bool,
     /// Every vCPU reached its record limit.
@@ -114,11 +119,15 @@ pub struct Conductor {
     /// Answers of the disk: when, whose, and when it was asked.
     answers: BinaryHeap<Reverse<(u64, VcpuIndex, u64)>>,
     watchdog: Watchdog,
+    /// When it last looked around, CLOCK_MONOTONIC ns.
+    looked_ns: u64,
     consoles: Vec<Console>,
     ready: usize,
     online: Vec<bool>,
     done: usize,
     began: Option<Snapshot>,
+    /// Threads that ended as if they had been asked to, before they were.
+    early: Vec<VcpuIndex>,
     outcome: Outcome,
     init_error: Option<event_manager::Error>,
 }
@@ -159,12 +168,14 @@ impl Conductor {
             wakes: BinaryHeap::new(),
             answers: BinaryHeap::new(),
             watchdog: Watchdog::new(&shared.guests, times.watchdog_ns),
+            looked_ns: monotonic_ns(),
             consoles: (0u32..).map(Console::new).take(bells.len()).collect(),
             bells,
             ready: 0,
             online: vec![false; vcpus],
             done: 0,
             began: None,
+            early: Vec::new(),
             outcome: Outcome { ended: (0..vcpus).map(|_| None).collect(), ..Outcome::default() },
             init_error: None,
             shared,
@@ -193,7 +204,20 @@ impl Conductor {
             if conductor.stage == Stage::Ended {
                 let mut conductor = manager.remove_subscriber(id).map_err(ControlError::Events)?;
                 conductor.outcome.console_tails = conductor.consoles.iter().map(Console::tail).collect();
+                conductor.blame_early();
                 return Ok(conductor.outcome);
+            }
+        }
+    }
+
+    /// Who fails stops the scheduler, and the others may be heard first. Where nobody failed, it was they.
+    fn blame_early(&mut self) {
+        let ended = &mut self.outcome.ended;
+        if ended.iter().flatten().all(|ended| ended.why == Leave::Stopped) {
+            for index in &self.early {
+                if let Some(ended) = &mut ended[index.index()] {
+                    ended.why = Leave::Early;
+                }
             }
         }
     }
@@ -243,7 +267,10 @@ impl Conductor {
             Message::DiskAt { index, asked_ns, at_ns } => self.answers.push(Reverse((at_ns, index, asked_ns))),
             Message::Ended(ended) => {
                 // One that leaves before it is asked to has failed: the others would wait for it for ever.
-                if ended.why != Leave::Stopped && !self.is_stopping() {
+                if !self.is_stopping() {
+                    if ended.why == Leave::Stopped {
+                        self.early.push(ended.index);
+                    }
                     self.stop(monotonic_ns());
                 }
                 let slot = ended.index.index();
@@ -277,8 +304,17 @@ impl Conductor {
     }
 
     fn watch(&mut self, now_ns: u64) {
+        let since_ns = now_ns - std::mem::replace(&mut self.looked_ns, now_ns);
         if self.is_stopping() {
             return;
+        }
+        if since_ns > STALL_NS {
+            // Nobody could make progress: the guests' time begins anew.
+            self.outcome.stalled_ns += since_ns;
+            self.watchdog.forgive();
+            if let Stage::Starting { until_ns } = &mut self.stage {
+                *until_ns += since_ns;
+            }
         }
         self.shared.sched.refresh();
         self.outcome.stuck = self.watchdog.stuck(&self.shared.guests, now_ns);

@@ -21,22 +21,25 @@ use plan::{Control, Engine, EngineError, Flush, Inject, Lock, RunPlan, RunRecord
 use trace::{Buffer, Names, Trace};
 use vmm_sys_util::eventfd::EventFd;
 
-use crate::boot::{Image, boot};
+use crate::boot::{Image, MEMORY_MAX, boot};
 use crate::calibrate::loops_per_ms;
-use crate::control::{Conductor, Outcome, Times};
+use crate::control::{Conductor, LEAVE_LIMIT_NS, Outcome, Times};
 use crate::disk::Disk;
 use crate::guests::{Guests, Vm};
 use crate::kick::{install_handler, monotonic_ns};
 use crate::outbox::{Message, Outbox};
 use crate::probe::{allowed_cpus, open_kvm};
 use crate::record::{Made, record};
-use crate::run_shared::{Gate, PanicHook, RunShared};
+use crate::run_shared::{FaultHook, Gate, RunShared};
 use crate::sched::VcpuIndex;
 use crate::scheduler::{Scheduler, host_affinity};
 use crate::stats::PhaseCell;
 use crate::sync::{Arc, AtomicBool, AtomicU32, Ordering};
 use crate::tap::{self, Room};
 use crate::vcpu::thread_main;
+
+/// How often a thread that was asked to leave is looked at, where nobody hears its last words.
+const LEAVE_LOOK: Duration = Duration::from_millis(1);
 
 /// Samples a second of the guest profile under the kernel's scheduler; the lab's samples at every tick.
 const HOST_SAMPLE_HZ: u64 = 50;
@@ -65,8 +68,10 @@ pub struct Options {
     pub lost_work: bool,
     /// Code that runs instead of the guest kernel.
     pub guest_code: Option<Vec<u8>>,
-    /// A vCPU thread that panics.
-    pub panic_hook: Option<PanicHook>,
+    /// Bytes that replace the guest's own before its first instruction: guest-physical address and what stands there.
+    pub guest_patches: Vec<(u64, Vec<u8>)>,
+    /// A vCPU thread in which something goes wrong.
+    pub fault_hook: Option<FaultHook>,
     /// Record what the lab's scheduler is told, and check that `hostsched` alone comes to the same decisions.
     pub replay: bool,
 }
@@ -80,7 +85,8 @@ impl Default for Options {
             broken_lock: false,
             lost_work: false,
             guest_code: None,
-            panic_hook: None,
+            guest_patches: Vec::new(),
+            fault_hook: None,
             replay: false,
         }
     }
@@ -172,6 +178,7 @@ impl Kvm {
         limits: Option<trace::Limits>,
     ) -> Result<(RunRecord, Trace), EngineError> {
         check(plan)?;
+        check_size(plan)?;
         let kvm = open_kvm().map_err(|reason| EngineError::Unsupported(reason.to_string()))?;
         install_handler().map_err(|e| internal("installing the kick signal's handler", e))?;
         let began_ns = monotonic_ns();
@@ -195,7 +202,13 @@ impl Kvm {
         }
         let led = conductor.lead();
         let own_trace = tap::remove();
-        let mut outcome = led.map_err(|e| internal("running the control loop", e))?;
+        let mut outcome = match led {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                join_leaving(threads);
+                return Err(internal("running the control loop", error));
+            }
+        };
         join(threads, |index| outcome.ended[index].is_some());
         let trace = gather(plan, &shared, own_trace, &mut outcome);
         Ok((record(plan, Made { shared: &shared, began_ns, booted_ns, outcome }), trace))
@@ -203,7 +216,12 @@ impl Kvm {
 
     fn boot_all(&self, plan: &RunPlan, kvm: &KvmDevice) -> Result<(Guests, Vec<VcpuFd>), EngineError> {
         let header = guest::header().map_err(|e| internal("reading the guest image", e))?;
-        let image = Image { elf: guest::IMAGE, header, code: self.options.guest_code.as_deref() };
+        let image = Image {
+            elf: guest::IMAGE,
+            header,
+            code: self.options.guest_code.as_deref(),
+            patches: &self.options.guest_patches,
+        };
         let lost_flush = plan.inject == Some(Inject::LostFlush);
         let (mut vms, mut vcpus) = (Vec::new(), Vec::new());
         for number in 0..plan.vms {
@@ -231,7 +249,7 @@ impl Kvm {
             gate: Gate::default(),
             stopping: AtomicBool::new(false),
             sample_period_ns: (plan.sched == Sched::Host).then_some(1_000_000_000 / HOST_SAMPLE_HZ),
-            panic_hook: self.options.panic_hook,
+            fault_hook: self.options.fault_hook,
         })
     }
 }
@@ -347,6 +365,22 @@ fn check(plan: &RunPlan) -> Result<(), EngineError> {
     }
 }
 
+/// Refuses guests that would reach into KVM's own pages. What has no memory map at all fails its boot by name.
+fn check_size(plan: &RunPlan) -> Result<(), EngineError> {
+    let (vcpus, threads, chunk_pages) = (plan.vcpus, plan.params.threads_per_vcpu, plan.params.chunk_pages);
+    let params = Params { vcpus, threads, chunk_pages, ..Params::MINIMAL };
+    let bytes = params.geometry().map_or(0, |geometry| geometry.memory_size());
+    if bytes <= MEMORY_MAX {
+        return Ok(());
+    }
+    Err(EngineError::BadPlan(format!(
+        "--vcpus {vcpus} with --threads-per-vcpu {threads} and --chunk-pages {chunk_pages} need a guest of {} MiB; at most {} MiB \
+         fit below the pages that KVM keeps for itself",
+        bytes >> 20,
+        MEMORY_MAX >> 20
+    )))
+}
+
 fn internal(what: impl Into<String>, source: impl std::error::Error + Send + Sync + 'static) -> EngineError {
     EngineError::Internal { what: what.into(), source: Some(Box::new(source)) }
 }
@@ -380,12 +414,27 @@ fn start(
             Ok(thread) => threads.push(thread),
             Err(error) => {
                 shared.stop();
-                join(threads, |_| true);
+                join_leaving(threads);
                 return Err(internal(format!("starting the thread of vCPU {vcpu} of VM {}", vm.number), error));
             }
         }
     }
     Ok(threads)
+}
+
+/// Joins threads that were asked to leave and whose last words nobody hears, as they end. One that does not leave
+/// `KVM_RUN` is given up, as [`join`] gives it up.
+fn join_leaving(threads: Vec<JoinHandle<()>>) {
+    let until_ns = monotonic_ns() + LEAVE_LIMIT_NS;
+    for thread in threads {
+        while !thread.is_finished() && monotonic_ns() < until_ns {
+            std::thread::sleep(LEAVE_LOOK);
+        }
+        if thread.is_finished() {
+            // A panic of the thread was caught.
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Joins the threads that have said their last words: they end at once. The others are given up.

@@ -77,6 +77,14 @@ impl Vm {
         Ok(Self { number, first, vcpus, params, tsc_khz, fd, memory })
     }
 
+    /// For tests: takes the pages away that hold the guest's kernel.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn lose_image(&self) -> std::io::Result<()> {
+        self.memory.forbid(layout::IMAGE, layout::STACKS - layout::IMAGE)
+    }
+
     /// The page that vCPU `vcpu` shares with the host.
     ///
     /// # Panics

@@ -13,6 +13,9 @@ pub enum Leave {
     /// The run ended.
     #[error("was stopped")]
     Stopped,
+    /// It ended although nobody had asked it to: a fault of vmmlab.
+    #[error("its thread ended before the run did")]
+    Early,
     /// The guest misused the doorbell.
     #[error("the guest {0}")]
     Protocol(ProtocolError),
@@ -79,7 +82,7 @@ impl Leave {
             Self::Protocol(_) | Self::GuestPanic | Self::BadParams | Self::Exception { .. } | Self::TripleFault => {
                 "guest-crash"
             }
-            Self::UnexpectedExit(_) | Self::Host { .. } | Self::Panicked(_) => "vcpu-thread",
+            Self::Early | Self::UnexpectedExit(_) | Self::Host { .. } | Self::Panicked(_) => "vcpu-thread",
         })
     }
 }

@@ -78,6 +78,19 @@ impl GuestMemory {
         })
     }
 
+    /// For tests: lets nobody use whole pages any more, so that a vCPU which does ends with an error of KVM_RUN. The host
+    /// must not look at them later: it would be ended by SIGSEGV.
+    pub(crate) fn forbid(&self, address: u64, bytes: u64) -> std::io::Result<()> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let slice = self.mmap.get_slice(GuestAddress(address), bytes).map_err(std::io::Error::other)?;
+        // SAFETY: the range lies in the mapping that `self` owns; no reference to it is made after boot, because the
+        // shared pages lie elsewhere. Unsafe because an access would be a fault.
+        unsafe {
+            rustix::mm::mprotect(slice.ptr_guard_mut().as_ptr().cast(), bytes, rustix::mm::MprotectFlags::empty())
+        }?;
+        Ok(())
+    }
+
     /// Copies `bytes` to `address`.
     ///
     /// # Errors

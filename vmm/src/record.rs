@@ -54,6 +54,12 @@ pub fn record(plan: &RunPlan, made: Made<'_>) -> RunRecord {
     }
     settings(plan, guests, &mut record);
     shared.sched.describe(&mut record);
+    if outcome.stalled_ns > 0 {
+        let ms = outcome.stalled_ns / 1_000_000;
+        record.notices.push(format!(
+            "the whole process stood still for {ms} ms (SIGSTOP, or a suspended host): the figures of this run are no measurement"
+        ));
+    }
     if let Some((from, to)) = outcome.window.take() {
         measured(plan, guests, &from, &to, &mut record);
         shared.sched.measured(from.lab.as_ref(), to.lab.as_ref(), &mut record);

@@ -33,11 +33,24 @@ impl Gate {
 
 /// For tests: what goes wrong in a vCPU thread, on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PanicHook {
+pub struct FaultHook {
     /// The vCPU.
     pub vcpu: VcpuIndex,
-    /// Panics when it has left the guest so often.
+    /// It happens when the vCPU has left the guest so often.
     pub after_exits: u64,
+    /// What happens.
+    pub fault: Fault,
+}
+
+/// What can go wrong in a vCPU thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It panics.
+    Panic,
+    /// It ends, as if it had been asked to.
+    ReturnEarly,
+    /// The guest's kernel vanishes from its memory, so that KVM_RUN fails.
+    LoseImage,
 }
 
 /// What all vCPU threads of a run share.
@@ -62,7 +75,7 @@ pub struct RunShared {
     /// Where the scheduler does not tick: how often to sample the profile, in ns.
     pub sample_period_ns: Option<u64>,
     /// For tests.
-    pub panic_hook: Option<PanicHook>,
+    pub fault_hook: Option<FaultHook>,
 }
 
 impl RunShared {

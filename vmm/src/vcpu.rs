@@ -36,7 +36,7 @@ use crate::interrupt::inject;
 use crate::kick::{Bound, KickCell, Reason, Tick, monotonic_ns};
 use crate::leave::Leave;
 use crate::outbox::{Ended, Message, Outbox};
-use crate::run_shared::{PanicHook, RunShared};
+use crate::run_shared::{Fault, FaultHook, RunShared};
 use crate::sched::{Permit, VcpuIndex, VcpuThread};
 use crate::scheduler::bind_self;
 use crate::snapshot::cycles_to_ns;
@@ -258,14 +258,19 @@ impl Vcpu<'_> {
         self.own.counters.add(Counter::GuestNs, monotonic_ns() - from_ns);
         self.count(Counter::Exits);
         self.thread.after_exit();
-        if self.shared.panic_hook.is_some_and(|hook| self.hook_is_due(hook)) {
-            panic!("panic hook of vCPU {}", self.index.0);
+        match self.shared.fault_hook.filter(|hook| self.is_due(hook)).map(|hook| hook.fault) {
+            None => next,
+            Some(Fault::Panic) => panic!("fault hook of vCPU {}", self.index.0),
+            Some(Fault::ReturnEarly) => State::Leave(Leave::Stopped),
+            Some(Fault::LoseImage) => match self.vm.lose_image() {
+                Ok(()) => next,
+                Err(error) => State::Leave(Leave::host("mprotect", &error)),
+            },
         }
-        next
     }
 
-    fn hook_is_due(&self, hook: PanicHook) -> bool {
-        hook.vcpu == self.index && self.own.counters.read()[Counter::Exits as usize] >= hook.after_exits
+    fn is_due(&self, hook: &FaultHook) -> bool {
+        hook.vcpu == self.index && self.own.counters.read()[Counter::Exits as usize] == hook.after_exits
     }
 
     /// Gives KVM the highest pending vector if it can take one, else asks for the window.

@@ -37,6 +37,12 @@ impl Watchdog {
         Self { limit_ns, vms: vec![None; guests.vms.len()], latched_since_ns: vec![None; guests.len()] }
     }
 
+    /// Begins anew: what was seen so far is no longer held against anybody.
+    pub fn forgive(&mut self) {
+        self.vms.fill(None);
+        self.latched_since_ns.fill(None);
+    }
+
     /// The VMs that have made no progress for too long.
     pub fn stuck(&mut self, guests: &Guests, now_ns: u64) -> Vec<u32> {
         let mut stuck = Vec::new();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use plan::{Control, Engine, EngineError, Inject, Mode, RunPlan, RunRecord, RunStatus, Sched};
 use support::{kvm_usable, plan, run};
-use vmm::run_shared::PanicHook;
+use vmm::run_shared::{Fault, FaultHook};
 use vmm::sched::VcpuIndex;
 
 use vmm::{Kvm, Options};
@@ -143,17 +143,63 @@ fn an_injected_lost_flush_is_caught() {
 #[test]
 fn a_vcpu_thread_that_panics_ends_the_run_and_is_named() {
     if kvm_usable("a_vcpu_thread_that_panics_ends_the_run_and_is_named") {
-        for sched in [Sched::Host, Sched::Lab] {
-            let hook = PanicHook { vcpu: VcpuIndex(1), after_exits: 3 };
-            let options = Options { panic_hook: Some(hook), ..Options::default() };
-            let record = run(&plan(Mode::PvFlush, 1, sched), options);
-            assert_fails(&record, "vcpu-thread", "its thread panicked: panic hook of vCPU 1");
-            assert!(
-                record.failures.iter().any(|failure| failure.message.contains("VM 0 vCPU 1 at RIP")),
-                "{:?}",
-                record.failures
-            );
+        for record in run_with_fault(Fault::Panic) {
+            assert_fails(&record, "vcpu-thread", "its thread panicked: fault hook of vCPU 1");
         }
+    }
+}
+
+/// vCPU 1 of one VM fails after some exits, under both schedulers; the record names it and where its guest was.
+fn run_with_fault(fault: Fault) -> [RunRecord; 2] {
+    [Sched::Host, Sched::Lab].map(|sched| {
+        let hook = FaultHook { vcpu: VcpuIndex(1), after_exits: 3, fault };
+        let record = run(&plan(Mode::PvFlush, 1, sched), Options { fault_hook: Some(hook), ..Options::default() });
+        // All lose their image, and any may be the first to notice.
+        let who = if fault == Fault::LoseImage { "VM 0 vCPU" } else { "VM 0 vCPU 1 at RIP" };
+        let mut of_threads = record.failures.iter().filter(|failure| failure.check == "vcpu-thread");
+        assert!(of_threads.clone().any(|failure| failure.message.contains(who)), "{:?}", record.failures);
+        assert!(of_threads.all(|failure| failure.message.contains(" at RIP 0x")), "{:?}", record.failures);
+        record
+    })
+}
+
+#[test]
+fn a_vcpu_thread_that_returns_early_ends_the_run_and_is_named() {
+    if kvm_usable("a_vcpu_thread_that_returns_early_ends_the_run_and_is_named") {
+        for record in run_with_fault(Fault::ReturnEarly) {
+            assert_fails(&record, "vcpu-thread", "its thread ended before the run did");
+        }
+    }
+}
+
+#[test]
+fn a_kvm_run_that_fails_ends_the_run_and_is_named() {
+    if kvm_usable("a_kvm_run_that_fails_ends_the_run_and_is_named") {
+        for record in run_with_fault(Fault::LoseImage) {
+            // EFAULT from the ioctl, or an exit that reports an internal error: KVM has both for a page that is not there.
+            assert_fails(&record, "vcpu-thread", "KVM_RUN");
+            let says = |failure: &plan::Failure| {
+                failure.message.contains("Bad address") || failure.message.contains("InternalError")
+            };
+            assert!(record.failures.iter().all(says), "{:?}", record.failures);
+        }
+    }
+}
+
+#[test]
+fn a_guest_that_spins_for_ever_with_interrupts_off_is_ended_and_named() {
+    if !kvm_usable("a_guest_that_spins_for_ever_with_interrupts_off_is_ended_and_named") {
+        return;
+    }
+    // Ring 3 goes to the stub of exception 6 by an interrupt gate, which clears IF; there it stays.
+    let stub = guest::header().expect("the lab's own image").exceptions + 6 * abi::header::STUB_SIZE;
+    for sched in [Sched::Host, Sched::Lab] {
+        let plan = RunPlan { vcpus: 2, ..plan(Mode::Base, 1, sched) };
+        let guest_patches = vec![(stub, SPIN.to_vec())];
+        let options = Options { guest_code: Some(UD2.to_vec()), guest_patches, watchdog: SHORT, ..Options::default() };
+        let record = run(&plan, options);
+        assert_fails(&record, "watchdog", "no progress");
+        assert_fails(&record, "watchdog", &format!("at RIP {stub:#x}"));
     }
 }
 
@@ -185,6 +231,16 @@ fn no_thread_outlives_its_run() {
             assert!(Instant::now() < limit, "{} vCPU threads are left", vcpu_threads());
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+#[test]
+fn a_guest_that_would_reach_into_kvms_own_pages_is_refused() {
+    let mut plan = RunPlan { vcpus: 64, ..plan(Mode::Base, 1, Sched::Host) };
+    (plan.params.threads_per_vcpu, plan.params.chunk_pages) = (16, 1024);
+    match Kvm::default().run(&plan, &Control::default()) {
+        Err(EngineError::BadPlan(text)) => assert!(text.contains("--chunk-pages 1024 need a guest of "), "{text}"),
+        other => panic!("{other:?}"),
     }
 }
 

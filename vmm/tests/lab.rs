@@ -59,8 +59,9 @@ fn no_cgroup_is_left_whatever_the_end() {
         return;
     }
     let Some(home) = home(test) else { return };
-    let hook = vmm::run_shared::PanicHook { vcpu: vmm::sched::VcpuIndex(1), after_exits: 5 };
-    let failed = run(&lab(Mode::PvFlush, 2, 2), Options { panic_hook: Some(hook), ..Options::default() });
+    let fault = vmm::run_shared::Fault::Panic;
+    let hook = vmm::run_shared::FaultHook { vcpu: vmm::sched::VcpuIndex(1), after_exits: 5, fault };
+    let failed = run(&lab(Mode::PvFlush, 2, 2), Options { fault_hook: Some(hook), ..Options::default() });
     assert_eq!(failed.status, RunStatus::Failed);
     let gang = run(&lab(Mode::Gang, 2, 2), Options::default());
     assert_ok(&gang);
