@@ -214,7 +214,7 @@ fn doctor_answers_with_0_or_4_and_names_each_topic() {
     assert!(matches!(output.status.code(), Some(0 | 4)));
     let findings: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
     let topics: Vec<&str> = findings.iter().filter_map(|f| f["topic"].as_str()).collect();
-    assert_eq!(topics, ["host", "CPUs", "KVM", "PLE", "cgroups", "files", "signals", "noise"]);
+    assert_eq!(topics, ["host", "CPUs", "KVM", "kernel", "PLE", "cgroups", "files", "signals", "noise"]);
     let page = text(&vmmlab(root.path(), &["doctor"]).stdout);
     assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use kvm_bindings::KVM_MAX_CPUID_ENTRIES;
 use kvm_ioctls::{Cap, Kvm as KvmDevice};
 
 /// The KVM API version that has been frozen since Linux 2.6.22; every other value is refused by its own documentation
@@ -28,6 +29,20 @@ const USEFUL: &[(Cap, &str)] = &[
     (Cap::SyncRegs, "KVM_CAP_SYNC_REGS: registers without an ioctl"),
     (Cap::GetTscKhz, "KVM_CAP_GET_TSC_KHZ: exact conversion of guest times"),
     (Cap::Irqchip, "KVM_CAP_IRQCHIP: Linux guests"),
+];
+
+/// CPUID leaf in which KVM tells a guest what it may use: one bit a feature (Documentation/virt/kvm/x86/cpuid.rst).
+const KVM_CPUID_FEATURES: u32 = 0x4000_0001;
+
+/// Bits of its EAX that are about scheduling, flushes and interrupts.
+const PV_FEATURES: &[(u32, &str)] = &[
+    (5, "steal time"),
+    (6, "PV EOI"),
+    (7, "PV unhalt"),
+    (9, "PV TLB flush"),
+    (11, "PV IPIs"),
+    (12, "poll control"),
+    (13, "PV sched-yield"),
 ];
 
 /// How the processor is shared with guests.
@@ -111,6 +126,10 @@ pub struct Offer {
     pub missing_useful: Vec<&'static str>,
     /// Pause-loop exits: parameters of the vendor module where they can be read.
     pub ple: Vec<(String, u64)>,
+    /// KVM can have the interrupt controller in the kernel; the lab's own guest does without.
+    pub irqchip: bool,
+    /// Paravirtual features that KVM offers to guests, by name; the lab's own guest uses none of them.
+    pub pv_features: Vec<&'static str>,
 }
 
 impl Offer {
@@ -188,7 +207,16 @@ fn offer(kvm: &KvmDevice) -> Result<Offer, Unusable> {
         vcpus_max: kvm.get_max_vcpus(),
         missing_useful: USEFUL.iter().filter(|(cap, _)| !kvm.check_extension(*cap)).map(|(_, what)| *what).collect(),
         ple: ple_parameters(Path::new("/sys/module")),
+        irqchip: kvm.check_extension(Cap::Irqchip),
+        pv_features: pv_features(kvm),
     })
+}
+
+/// None where KVM does not tell.
+fn pv_features(kvm: &KvmDevice) -> Vec<&'static str> {
+    let Ok(cpuid) = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES) else { return Vec::new() };
+    let eax = cpuid.as_slice().iter().find(|entry| entry.function == KVM_CPUID_FEATURES).map_or(0, |entry| entry.eax);
+    PV_FEATURES.iter().filter(|(bit, _)| eax >> bit & 1 == 1).map(|(_, name)| *name).collect()
 }
 
 /// The kind of virtualization of this host.

@@ -20,6 +20,21 @@ use crate::table::grid;
 const EXAMPLE_VMS: u32 = 8;
 const EXAMPLE_VCPUS: u32 = 8;
 
+/// Parameters of the KVM modules that change how guests run.
+const PARAMETERS: &[&str] = &[
+    "kvm.halt_poll_ns",
+    "kvm_amd.npt",
+    "kvm_amd.avic",
+    "kvm_amd.nested",
+    "kvm_amd.pause_filter_count",
+    "kvm_amd.pause_filter_thresh",
+    "kvm_intel.ept",
+    "kvm_intel.enable_apicv",
+    "kvm_intel.nested",
+    "kvm_intel.ple_gap",
+    "kvm_intel.ple_window",
+];
+
 /// Options of `vmmlab doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
@@ -54,6 +69,7 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<Exit, Error> {
         host(),
         cpus(&probe.cpus),
         kvm(&probe.kvm),
+        in_kernel(&probe.kvm),
         ple(&probe.kvm),
         cgroups(),
         limit("files", &files),
@@ -126,6 +142,23 @@ fn kvm(kvm: &Result<Offer, Unusable>) -> Finding {
         }
     };
     Finding { topic: "KVM", state, text }
+}
+
+/// What KVM does in the kernel, and how its modules were loaded.
+fn in_kernel(kvm: &Result<Offer, Unusable>) -> Finding {
+    const TOPIC: &str = "kernel";
+    let Ok(offer) = kvm else { return Finding { topic: TOPIC, state: State::Missing, text: "needs KVM".into() } };
+    let found = Fingerprint::read(Path::new("/")).kvm_parameters;
+    let parameters: Vec<_> =
+        PARAMETERS.iter().filter_map(|name| Some(format!("{name}={}", found.get(*name)?))).collect();
+    let or_none = |list: String| if list.is_empty() { "none".to_owned() } else { list };
+    let text = format!(
+        "{} in-kernel irqchip; paravirtual for Linux guests: {}; module parameters: {}",
+        if offer.irqchip { "an" } else { "no" },
+        or_none(offer.pv_features.join(", ")),
+        or_none(parameters.join(" "))
+    );
+    Finding { topic: TOPIC, state: State::Ok, text }
 }
 
 fn ple(kvm: &Result<Offer, Unusable>) -> Finding {
