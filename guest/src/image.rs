@@ -43,16 +43,20 @@ pub struct Symbol {
 /// # Errors
 /// If the image is not one that this host can start.
 pub fn header() -> Result<ImageHeader, ImageError> {
-    read_header(crate::IMAGE)
+    header_of(crate::IMAGE)
 }
 
 /// The functions of [`IMAGE`](crate::IMAGE) by ascending address, one an address.
 pub fn symbols() -> &'static [Symbol] {
     static SYMBOLS: OnceLock<Vec<Symbol>> = OnceLock::new();
-    SYMBOLS.get_or_init(|| read_symbols(crate::IMAGE))
+    SYMBOLS.get_or_init(|| symbols_of(crate::IMAGE))
 }
 
-fn read_header(image: &[u8]) -> Result<ImageHeader, ImageError> {
+/// The header of any image.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn header_of(image: &[u8]) -> Result<ImageHeader, ImageError> {
     let elf = ElfFile64::<object::LittleEndian>::parse(image).map_err(ImageError::Elf)?;
     let size = size_of::<ImageHeader>() as u64;
     let bytes = elf
@@ -85,7 +89,9 @@ fn read_header(image: &[u8]) -> Result<ImageHeader, ImageError> {
     Ok(header)
 }
 
-fn read_symbols(image: &[u8]) -> Vec<Symbol> {
+/// The functions of any image by ascending address, one an address; none of what is no ELF file.
+#[must_use]
+pub fn symbols_of(image: &[u8]) -> Vec<Symbol> {
     let Ok(elf) = ElfFile64::<object::LittleEndian>::parse(image) else { return Vec::new() };
     let mut symbols: Vec<Symbol> = elf
         .symbols()
@@ -140,20 +146,20 @@ mod tests {
 
     #[test]
     fn damaged_images_are_errors() {
-        assert!(matches!(read_header(b"no ELF"), Err(ImageError::Elf(_))));
+        assert!(matches!(header_of(b"no ELF"), Err(ImageError::Elf(_))));
         let at = |image: &[u8], bytes: &[u8]| image.windows(bytes.len()).position(|window| window == bytes).unwrap();
         let mut image = crate::IMAGE.to_vec();
         let magic = at(&image, &MAGIC.to_le_bytes());
         image[magic + 8] = 99;
-        assert_eq!(read_header(&image).unwrap_err(), ImageError::Version(99));
+        assert_eq!(header_of(&image).unwrap_err(), ImageError::Version(99));
         image[magic + 8] = u8::try_from(abi::VERSION).unwrap();
         image[magic + 16 + 3] = 0xff;
-        assert!(matches!(read_header(&image), Err(ImageError::Address(_))));
+        assert!(matches!(header_of(&image), Err(ImageError::Address(_))));
         image[magic] = 0;
-        assert!(matches!(read_header(&image), Err(ImageError::Magic(_))));
+        assert!(matches!(header_of(&image), Err(ImageError::Magic(_))));
         for length in 0..crate::IMAGE.len().min(4096) {
-            let _ = read_header(&crate::IMAGE[..length]);
-            let _ = read_symbols(&crate::IMAGE[..length]);
+            let _ = header_of(&crate::IMAGE[..length]);
+            let _ = symbols_of(&crate::IMAGE[..length]);
         }
     }
 }

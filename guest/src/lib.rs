@@ -11,7 +11,7 @@
 pub mod boot;
 mod image;
 
-pub use image::{ImageError, Symbol, header, symbols};
+pub use image::{ImageError, Symbol, header, header_of, symbols, symbols_of};
 
 /// The kernel, a static ELF executable linked to [`abi::layout::IMAGE`].
 pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernel.elf"));

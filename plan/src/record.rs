@@ -102,14 +102,32 @@ impl HistogramSummary {
     }
 
     /// The histogram itself; `None` if it was not kept, or what was kept is none.
+    ///
+    /// What a file says is untrusted: a histogram of more than three digits, or of an impossible length, is refused before
+    /// anything is allocated for it.
     #[must_use]
     pub fn whole(&self) -> Option<Histogram<u64>> {
         let hex = self.hdr_v2_hex.as_deref()?;
+        if hex.len() > 2 * ENCODED_MAX {
+            return None;
+        }
         let byte = |at| hex.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
         let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(byte).collect();
-        Deserializer::new().deserialize(&mut bytes?.as_slice()).ok()
+        let bytes = bytes?;
+        // Cookie, length of the payload, offset, then the digits: all big-endian.
+        let digits = u32::from_be_bytes(bytes.get(12..16)?.try_into().ok()?);
+        if digits > DIGITS_MAX {
+            return None;
+        }
+        Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
     }
 }
+
+/// Longest encoding that is decoded, in bytes: 64-bit values at three digits take at most 9 bytes for each of 57,344 counts.
+const ENCODED_MAX: usize = 1 << 20;
+
+/// Most significant digits: the engines record three. Each more takes ten times the memory.
+const DIGITS_MAX: u32 = 3;
 
 #[cfg(test)]
 mod tests {

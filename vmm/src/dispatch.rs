@@ -45,6 +45,8 @@ mod model;
 mod pcpu;
 mod replay;
 mod report;
+#[cfg(all(test, shuttle))]
+mod rotation;
 mod seat;
 mod setup;
 mod stats;

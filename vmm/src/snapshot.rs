@@ -18,7 +18,9 @@ use crate::sync::Ordering;
 pub struct Buckets(Vec<u32>);
 
 impl Buckets {
-    fn read(histogram: &GuestHistogram) -> Self {
+    /// Copies them.
+    #[must_use]
+    pub fn read(histogram: &GuestHistogram) -> Self {
         let mut counts = vec![0; BUCKETS];
         for (bucket, count) in histogram.counts() {
             counts[bucket] = count;

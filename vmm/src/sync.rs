@@ -1,8 +1,9 @@
 //! The one door to atomics, locks and parking.
 //!
 //! Everything that vCPU threads share with each other (state words, kick cells, run-queue locks, CPU tokens) is built
-//! from the types of this module and from nothing else, so that `--cfg loom` puts the model checker's in their place
-//! (`model.rs`). Two rules follow from what it can see:
+//! from the types of this module and from nothing else, so that `--cfg loom` puts a model checker's in their place
+//! (`model.rs`), and `--cfg shuttle` those of another one, which sees no missing fence and holds larger models
+//! (`dispatch/rotation.rs`). Two rules follow from what it can see:
 //!
 //! - loom weakens `SeqCst` loads and stores to acquire and release. Where the order of a store and a *later load*
 //!   matters (Dekker's pattern: "I say that I sleep, then I look whether there is work"), use a SeqCst [`fence`]
@@ -13,7 +14,7 @@
 
 pub use std::sync::{Arc, OnceLock};
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod real {
     pub use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     pub use std::sync::{Condvar, Mutex, MutexGuard};
@@ -36,6 +37,15 @@ mod real {
             loom::sync::atomic::fence(order);
         }
     }
+}
+
+#[cfg(shuttle)]
+mod real {
+    pub use shuttle::sync::atomic::{
+        AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+    pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
+    pub use shuttle::thread::{Thread, current, park};
 }
 
 #[cfg(loom)]

@@ -1,20 +1,14 @@
 //! Whole histograms of a run directory, merged over the blocks of a mode.
 //!
 //! They lie in `blocks/*.json` as HdrHistogram V2, hexadecimal. The files are untrusted: a histogram of more than three
-//! digits or beyond a bound of length is refused before anything is allocated for it.
+//! digits or beyond a bound of length is refused before anything is allocated for it ([`HistogramSummary::whole`]).
 
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::Deserializer;
-use plan::{RunRecord, RunStatus};
+use plan::{HistogramSummary, RunRecord, RunStatus};
 
 use super::chart::float;
-
-/// Longest encoding that is decoded, in bytes: 64-bit values at three digits take at most 9 bytes for each of 57,344 counts.
-const ENCODED_MAX: usize = 1 << 20;
-/// Most significant digits: the engines record three.
-const DIGITS_MAX: u32 = 3;
 
 /// A distribution of times.
 #[derive(Debug, Clone)]
@@ -32,21 +26,9 @@ pub(super) struct Step {
 }
 
 impl Latency {
-    /// Reads hexadecimal HdrHistogram V2; `None` for what is none, is too large, or holds nothing.
-    pub(super) fn decode(hex: &str) -> Option<Self> {
-        if !hex.is_ascii() || hex.len() > 2 * ENCODED_MAX {
-            return None;
-        }
-        let bytes: Option<Vec<u8>> =
-            (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()).collect();
-        let bytes = bytes?;
-        // Cookie, length of the payload, offset, then the digits: all big-endian.
-        let digits = u32::from_be_bytes(bytes.get(12..16)?.try_into().ok()?);
-        if digits > DIGITS_MAX {
-            return None;
-        }
-        let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).ok()?;
-        (!histogram.is_empty()).then_some(Self(histogram))
+    /// The whole histogram of a summary; `None` for what is none, is too large, or holds nothing.
+    pub(super) fn of(summary: &HistogramSummary) -> Option<Self> {
+        summary.whole().filter(|histogram| !histogram.is_empty()).map(Self)
     }
 
     fn add(&mut self, other: &Self) {
@@ -104,8 +86,10 @@ impl Latencies {
             return;
         }
         for (name, summary) in &run.histograms {
-            let Some(hex) = &summary.hdr_v2_hex else { continue };
-            let Some(latency) = Latency::decode(hex) else {
+            if summary.hdr_v2_hex.is_none() {
+                continue;
+            }
+            let Some(latency) = Latency::of(summary) else {
                 self.damaged += 1;
                 continue;
             };
@@ -117,7 +101,6 @@ impl Latencies {
 
 #[cfg(test)]
 mod tests {
-    use plan::HistogramSummary;
     use proptest::prelude::*;
 
     use super::*;
@@ -128,10 +111,16 @@ mod tests {
         HistogramSummary::of(&histogram).hdr_v2_hex.unwrap_or_default()
     }
 
+    fn decode(hex: &str) -> Option<Latency> {
+        let summary =
+            HistogramSummary { hdr_v2_hex: Some(hex.into()), ..HistogramSummary::of(&Histogram::new(3).unwrap()) };
+        Latency::of(&summary)
+    }
+
     #[test]
     fn steps_are_shares_that_end_at_all() {
-        let mut latency = Latency::decode(&hex(&[10, 10, 500])).unwrap();
-        latency.add(&Latency::decode(&hex(&[1_000_000_000])).unwrap());
+        let mut latency = decode(&hex(&[10, 10, 500])).unwrap();
+        latency.add(&decode(&hex(&[1_000_000_000])).unwrap());
         let steps: Vec<_> = latency.steps().collect();
         assert_eq!(steps.len(), 3);
         assert_eq!(steps[0], Step { ns: 10, below: 0.0, upto: 0.5 });
@@ -144,7 +133,7 @@ mod tests {
         let good = hex(&[1, 2, 3]);
         let many_digits = format!("{}00000005{}", &good[..24], &good[32..]);
         for wrong in ["", "0", "zz", &good[..good.len() - 6], &good[2..], &many_digits, "\u{e9}\u{e9}"] {
-            assert!(Latency::decode(wrong).is_none(), "{wrong}");
+            assert!(decode(wrong).is_none(), "{wrong}");
         }
     }
 
@@ -154,7 +143,7 @@ mod tests {
             let mut damaged = hex(&[5, 70_000, 70_001, 1 << 40]);
             let at = 2 * (at % (damaged.len() / 2));
             damaged.replace_range(at..at + 2, &with);
-            if let Some(latency) = Latency::decode(&damaged) {
+            if let Some(latency) = decode(&damaged) {
                 prop_assert!(latency.steps().count() > 0);
             }
         }

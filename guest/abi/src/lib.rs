@@ -19,13 +19,15 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-#[cfg(any(test, loom))]
+#[cfg(any(test, loom, shuttle))]
 extern crate std;
 
 pub mod call;
 pub mod header;
 pub mod histogram;
 pub mod idle;
+#[cfg(all(test, shuttle))]
+mod initiators;
 pub mod layout;
 pub mod lock;
 #[cfg(all(test, loom))]

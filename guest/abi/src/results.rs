@@ -186,7 +186,7 @@ impl Results {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = {
     assert!(size_of::<Results>() as u64 == crate::layout::RESULTS_SIZE);
     assert!(core::mem::offset_of!(Results, flush_wait) == 4096);

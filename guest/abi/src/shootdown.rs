@@ -102,7 +102,7 @@ impl Round {
     }
 
     /// Drops a target, whatever it does: for mutants.
-    #[cfg(all(test, loom))]
+    #[cfg(all(test, any(loom, shuttle)))]
     pub(crate) fn forget(&mut self, vcpu: u32) {
         self.missing &= !(1 << vcpu);
     }
@@ -138,10 +138,10 @@ fn mask_of(vcpus: impl Iterator<Item = u32>) -> u64 {
     vcpus.fold(0, |mask, vcpu| mask | 1 << vcpu)
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(core::mem::offset_of!(Shootdown, generation) == 0);
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::state::Stop;

@@ -255,7 +255,7 @@ impl VcpuPage {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 
@@ -272,7 +272,7 @@ mod tests {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<VcpuPage>() == 4096);
