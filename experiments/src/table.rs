@@ -18,7 +18,7 @@ pub(crate) mod words;
 use std::fmt::Write;
 
 use clap::builder::styling::{AnsiColor, Style};
-use plan::{RunPlan, RunStatus, Workload};
+use plan::{Neighbour, RunPlan, RunStatus, Workload};
 use stats::BLOCKS_MIN;
 
 pub use bands::legend;
@@ -128,8 +128,13 @@ pub(crate) fn asked(result: &ResultFile) -> Vec<(&'static str, String)> {
     let mixed = result.experiment.plans.iter().any(|other| other.sched != plan.sched);
     let sched = if mixed { "lab and host" } else { plan.sched.name() };
     let kvm = result.host.kvm.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
+    let beside = match plan.neighbour {
+        Neighbour::None => "",
+        Neighbour::Spin => " beside a neighbour that spins",
+        Neighbour::Sleeper => " beside a neighbour that sleeps",
+    };
     let run = format!(
-        "{} x {} on CPUs {}, {}, {}{kvm}, {sched} scheduler",
+        "{} x {} on CPUs {}, {}{beside}, {}{kvm}, {sched} scheduler",
         numbers(&result.experiment.bands(), "VM"),
         plural(plan.vcpus, "vCPU"),
         plan.pcpus,
@@ -272,7 +277,7 @@ impl<'a> Band<'a> {
 
     /// COST and WHY: medians of every mode.
     fn medians(&self, page: &mut String) {
-        for (name, band) in [("cost", bands::COST), ("why", bands::WHY)] {
+        for (name, band) in [("cost", bands::COST), ("neighbour", bands::NEIGHBOUR), ("why", bands::WHY)] {
             let columns: Vec<Column> = band
                 .iter()
                 .map(|column| {

@@ -51,6 +51,19 @@ pub struct VmRecord {
     pub vcpu_records: Vec<u64>,
 }
 
+/// What the neighbour did in the measured time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NeighbourRecord {
+    /// Bursts of computing that it completed.
+    pub records: u64,
+    /// The same per second.
+    pub records_per_s: f64,
+    /// CPU time of its vCPU thread in the measured time.
+    pub cpu_ns: u64,
+    /// CPU time that it was entitled to, or wanted if that is less; 0 where that is not known.
+    pub entitled_ns: u64,
+}
+
 /// Where vCPUs ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Placement {
@@ -178,6 +191,10 @@ pub struct RunRecord {
     pub records_per_s: f64,
     /// Each VM.
     pub vms: Vec<VmRecord>,
+    /// The neighbour, if there was one. Counters and histograms of the scheduler include it; records, guest counters and the
+    /// profile do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbour: Option<NeighbourRecord>,
     /// Sum over all VMs, real TLB; must be 0.
     pub stale_reads: u64,
     /// Sum over all VMs, soft TLB; must be 0.
@@ -216,6 +233,7 @@ impl RunRecord {
             startup_ns: 0,
             records_per_s: 0.0,
             vms: Vec::new(),
+            neighbour: None,
             stale_reads: 0,
             soft_stale_reads: 0,
             gang_coverage: None,
@@ -233,7 +251,7 @@ impl RunRecord {
         }
     }
 
-    /// Fills in what the VMs were entitled to in the measured time.
+    /// Fills in what the VMs and the neighbour were entitled to in the measured time.
     pub fn entitle(&mut self, plan: &RunPlan) {
         let cpus = entitled_cpus(plan);
         // Entitlements are at most the CPU time of all CPUs, far below 2^53 ns.
@@ -241,5 +259,7 @@ impl RunRecord {
         let entitled = |cpus: f64| (cpus * self.duration_ns as f64) as u64;
         let each = entitled(cpus.vm);
         self.vms.iter_mut().for_each(|vm| vm.entitled_ns = each);
+        let of_neighbour = entitled(cpus.neighbour);
+        self.neighbour.iter_mut().for_each(|neighbour| neighbour.entitled_ns = of_neighbour);
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::mode::named;
 use crate::workload::PARAMS;
-use crate::{Axes, CpuList, Lock, Mode, ModeError, Workload, WorkloadParams};
+use crate::{Axes, CpuList, Lock, Mode, ModeError, Neighbour, Workload, WorkloadParams};
 
 named! {
     /// Who schedules the vCPU threads.
@@ -67,6 +67,9 @@ pub struct RunPlan {
     /// How its spinlocks wait.
     #[serde(default)]
     pub lock: Lock,
+    /// Who else uses the CPUs.
+    #[serde(default, skip_serializing_if = "Neighbour::is_none")]
+    pub neighbour: Neighbour,
     /// Fault put in on purpose.
     pub inject: Option<Inject>,
     /// Seed of everything random in this run.
@@ -192,6 +195,7 @@ impl RunPlan {
             workload: Workload::Ebizzy,
             params: WorkloadParams::default(),
             lock: Lock::default(),
+            neighbour: Neighbour::None,
             inject: None,
             seed: 0,
             block: 0,

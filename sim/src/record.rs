@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use hostsched::policy::counter;
 use plan::metric;
-use plan::{Failure, HistogramSummary, Lock, RunPlan, RunRecord, RunStatus, VmRecord, Workload};
+use plan::{
+    Failure, HistogramSummary, Lock, Neighbour, NeighbourRecord, RunPlan, RunRecord, RunStatus, VmRecord, Workload,
+};
 
 use crate::machine::Machine;
 use crate::vcpu::Phase;
@@ -39,7 +41,7 @@ pub(crate) fn record(
     let mut record = RunRecord::empty(plan);
     record.duration_ns = plan.duration_ns;
     let seconds = float(plan.duration_ns) / 1e9;
-    for (vm, data) in world.vms.iter().enumerate() {
+    for (vm, data) in world.vms.iter().take(world.tested).enumerate() {
         let vcpus = || world.vcpus_of(vm).map(|v| &world.vcpus[v.i()]);
         record.vms.push(VmRecord {
             records: data.records,
@@ -51,6 +53,11 @@ pub(crate) fn record(
             vcpu_records: vcpus().map(|v| v.records).collect(),
         });
         record.placement.last_cpu.push(vcpus().map(|v| v.last_cpu.0).collect());
+    }
+    if let Some(beside) = world.vms.get(world.tested) {
+        let cpu_ns = world.vcpus_of(world.tested).map(|v| world.vcpus[v.i()].cpu_ns).sum();
+        let records_per_s = float(beside.records) / seconds;
+        record.neighbour = Some(NeighbourRecord { records: beside.records, records_per_s, cpu_ns, entitled_ns: 0 });
     }
     record.records_per_s = record.vms.iter().map(|vm| vm.records_per_s).sum();
     record.stale_reads = record.vms.iter().map(|vm| vm.stale_reads).sum();
@@ -164,6 +171,9 @@ fn histograms(world: &World, into: &mut BTreeMap<String, HistogramSummary>) {
     for (name, histogram) in acks.into_iter().zip(&s.flush_ack).filter(|(_, histogram)| !histogram.is_empty()) {
         into.insert(name.into(), HistogramSummary::of(histogram));
     }
+    if !s.neighbour_wake.is_empty() {
+        into.insert(metric::NEIGHBOUR_WAKE.into(), HistogramSummary::of(&s.neighbour_wake));
+    }
 }
 
 fn profile(world: &World, into: &mut BTreeMap<String, f64>) {
@@ -184,6 +194,10 @@ fn settings(world: &World, machine: &Machine, plan: &RunPlan, into: &mut BTreeMa
     set("sched_wakeup_granularity_ns", sysctls.wakeup_granularity.0);
     for info in plan.workload.params() {
         set(info.id, plan.params.get(info.id).unwrap_or_default().into());
+    }
+    if !plan.neighbour.is_none() {
+        set("neighbour_sleep_ns", if plan.neighbour == Neighbour::Sleeper { Neighbour::SLEEP_NS } else { 0 });
+        set("neighbour_burst_ns", Neighbour::BURST_NS);
     }
     set("lock_pv", (plan.lock == Lock::Pv).into());
     set("guest_hz", world.options.guest_hz);

@@ -47,6 +47,7 @@ pub(crate) struct Stats {
     pub(crate) dispatch: Histogram<u64>,
     pub(crate) lock_wait: Histogram<u64>,
     pub(crate) disk_wait: Histogram<u64>,
+    pub(crate) neighbour_wake: Histogram<u64>,
 }
 
 /// A histogram of times below a minute and a half, to three digits: one that never has to grow.
@@ -67,6 +68,7 @@ impl Default for Stats {
             dispatch: histogram(),
             lock_wait: histogram(),
             disk_wait: histogram(),
+            neighbour_wake: histogram(),
         }
     }
 }

@@ -14,7 +14,7 @@ mod run;
 mod waste;
 
 use hostsched::policy::PleSwitches;
-use plan::{Axes, CpuList, Flush, HostPolicy, Lock, Mode, RunPlan, Sched, Spin, Workload, WorkloadParams};
+use plan::{Axes, CpuList, Flush, HostPolicy, Lock, Mode, Neighbour, RunPlan, Sched, Spin, Workload, WorkloadParams};
 
 use crate::fault::{Fault, FaultKind};
 use crate::machine::{COSTS, Machine, range};
@@ -46,10 +46,13 @@ impl Case {
         let machine = machine(rng, base);
         let cpus = machine.topology.online().weight();
         let long = rng.per_mille(100);
-        let plan = plan(rng, seed, cpus, long);
+        let mut plan = plan(rng, seed, cpus, long);
         let options = options(rng, &plan);
         let span = plan.warmup_ns + plan.duration_ns;
         let faults = if rng.per_mille(600) { faults(rng, &plan, span) } else { Vec::new() };
+        if rng.per_mille(300) {
+            plan.neighbour = pick(rng, &[Neighbour::Spin, Neighbour::Sleeper]);
+        }
         Self { seed, machine, plan, options, faults }
     }
 }
@@ -153,6 +156,7 @@ fn plan(rng: &mut Stream, seed: u64, cpus: u32, long: bool) -> RunPlan {
             ..others
         },
         lock,
+        neighbour: Neighbour::None,
         inject: None,
         seed,
         block: 0,

@@ -34,7 +34,7 @@ impl Tracer {
 impl Watch for Tracer {
     fn begin(&self, plan: &RunPlan) -> Option<Box<dyn Sink>> {
         let cpus: Vec<CpuId> = plan.pcpus.as_slice().iter().map(|cpu| CpuId(*cpu)).collect();
-        let vcpus = plan.vms as usize * plan.vcpus as usize;
+        let vcpus = plan.vms as usize * plan.vcpus as usize + plan.neighbour.count() as usize;
         Some(Box::new(Recording {
             recorder: Recorder::new(self.limits.events_max),
             from_ns: plan.warmup_ns,

@@ -17,6 +17,7 @@ mod interrupt;
 mod ipi;
 mod lock;
 mod mmap_sem;
+mod nap;
 mod new;
 mod sched_guest;
 
@@ -79,6 +80,8 @@ enum Alarm {
     Fault(FaultKind),
     /// The disk has answered a guest thread.
     Disk(ThreadId),
+    /// A guest thread has slept long enough.
+    Nap(ThreadId),
 }
 
 /// A run under way.
@@ -116,6 +119,10 @@ pub(crate) struct World {
     pub(crate) vcpus: Vec<Vcpu>,
     threads: Vec<Thread>,
     pub(crate) disk: Disk,
+    /// VMs of the plan; the neighbour's comes after them.
+    pub(crate) tested: usize,
+    /// When the neighbour's sleep ends, or ended.
+    nap_due: u64,
     /// The host's own randomness.
     rng: Stream,
     pub(crate) stats: Stats,
@@ -211,6 +218,7 @@ impl World {
                 }
             }
             Alarm::Disk(thread) => self.disk_done(thread),
+            Alarm::Nap(thread) => self.nap_over(thread),
         }
     }
 

@@ -10,7 +10,8 @@
 //!   <home>                            the cgroup of this process, or the delegated one (--cgroup)
 //!     └─ vmmlab-<pid>-<run>           threaded: lends its processes' threads, holds none itself
 //!          ├─ vm0                     threaded: cgroup.threads = the vCPU threads of VM 0
-//!          └─ vm1                     attribute user.cpu.gang = 1: schedule its members together
+//!          ├─ vm1                     attribute user.cpu.gang = 1: schedule its members together
+//!          └─ neighbour               the neighbour's vCPU thread, if there is one: never a gang
 //! ```
 //! No controller is needed: only membership and the attribute are used, so any cgroup v2 mount will do.
 //!
@@ -71,13 +72,14 @@ pub struct RunCgroup {
 }
 
 impl RunCgroup {
-    /// Makes the run's directory and one threaded cgroup for each VM, marked as gangs if `gang`.
+    /// Makes the run's directory and one threaded cgroup for each VM, marked as gangs if `gang`, and for each neighbour, which
+    /// is none.
     ///
     /// `asked` is the delegated directory to use; without one it is the cgroup of this process.
     ///
     /// # Errors
     /// The step that the kernel refused; nothing is left behind then.
-    pub fn create(asked: Option<&Path>, vms: u32, gang: bool) -> Result<Self, CgroupError> {
+    pub fn create(asked: Option<&Path>, vms: u32, neighbours: u32, gang: bool) -> Result<Self, CgroupError> {
         // Runs of one process are told apart by number, processes by id: no name is ever used twice.
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let home = Home::find(asked)?;
@@ -86,8 +88,10 @@ impl RunCgroup {
         let dir = home.path().join(name);
         let mut made = Self { dir, vms: Vec::new(), _home: home };
         threaded(&made.dir)?;
-        for vm in 0..vms {
-            let path = made.dir.join(format!("vm{vm}"));
+        let names = (0..vms).map(|vm| (format!("vm{vm}"), gang));
+        let beside = (0..neighbours).map(|_| ("neighbour".to_owned(), false));
+        for (name, gang) in names.chain(beside) {
+            let path = made.dir.join(name);
             made.vms.push(path.clone());
             threaded(&path)?;
             if gang {

@@ -27,6 +27,7 @@ use crate::control::{Conductor, LEAVE_LIMIT_NS, Outcome, Times};
 use crate::disk::Disk;
 use crate::guests::{Guests, Vm};
 use crate::kick::{install_handler, monotonic_ns};
+use crate::neighbour;
 use crate::outbox::{Message, Outbox};
 use crate::probe::{allowed_cpus, open_kvm};
 use crate::record::{Made, record};
@@ -186,7 +187,7 @@ impl Kvm {
         let booted_ns = monotonic_ns();
         let shared = Arc::new(self.share(plan, guests, limits)?);
         let (sender, inbox) = unbounded();
-        let bells = bells(plan.vms)?;
+        let bells = bells(plan.vms + plan.neighbour.count())?;
         let times = Times {
             warmup_ns: plan.warmup_ns,
             measure_ns: plan.duration_ns,
@@ -224,8 +225,8 @@ impl Kvm {
         };
         let lost_flush = plan.inject == Some(Inject::LostFlush);
         let (mut vms, mut vcpus) = (Vec::new(), Vec::new());
-        for number in 0..plan.vms {
-            let params = self.params(plan, number);
+        let of_vms = (0..plan.vms).map(|number| self.params(plan, number));
+        for (number, params) in (0..).zip(of_vms.chain(neighbour::params(plan))) {
             let booted =
                 boot(kvm, &image, &params, lost_flush).map_err(|e| internal(format!("booting VM {number}"), e))?;
             let first = VcpuIndex(number * plan.vcpus);
@@ -240,7 +241,7 @@ impl Kvm {
         let guests = Arc::new(guests);
         Ok(RunShared {
             sched: Scheduler::new(plan, &guests, self.options.replay)?,
-            offline: AtomicU32::new(plan.vms * plan.vcpus),
+            offline: AtomicU32::new(u32::try_from(guests.len()).unwrap_or(u32::MAX)),
             // The control loop records too.
             trace: limits.map(|limits| Room::share(limits, guests.len() + 1)),
             disk: Disk::new(u64::from(plan.params.disk_us) * 1000),
@@ -405,7 +406,8 @@ fn start(
     for (index, fd) in shared.guests.indices().zip(vcpus) {
         let (vm, vcpu) = shared.guests.locate(index);
         let outbox = Outbox { sender: sender.clone(), bell: Arc::clone(&bells[vm.number as usize]) };
-        let affinity = (plan.sched == Sched::Host).then(|| host_affinity(&plan.pcpus, plan.axes.pin, vcpu));
+        let pin = plan.axes.pin && vm.number < plan.vms;
+        let affinity = (plan.sched == Sched::Host).then(|| host_affinity(&plan.pcpus, pin, vcpu));
         let shared_of_thread = Arc::clone(shared);
         let thread = std::thread::Builder::new()
             .name(format!("vcpu{}.{vcpu}", vm.number))

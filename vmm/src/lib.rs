@@ -13,6 +13,7 @@
 //!     ├─ sched       the contract with a scheduler; HostSched
 //!     │    └─ dispatch    the lab's, by hostsched                    cgroup: who is a gang
 //!     ├─ tap         what is traced                                  crate trace
+//!     ├─ neighbour   who else uses the CPUs
 //!     └─ record      what was measured                               stats, profile, cpu_use
 //! ```
 //!
@@ -39,6 +40,7 @@ pub mod leave;
 pub mod memory;
 #[cfg(all(test, loom))]
 mod model;
+pub mod neighbour;
 pub mod outbox;
 pub mod probe;
 pub mod profile;

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use abi::results::{Counters as GuestCounters, Results};
 use abi::vcpu::Phase as GuestPhase;
 use plan::metric;
-use plan::{Failure, HistogramSummary, RunPlan, RunRecord, RunStatus, Sched, VmRecord, Workload};
+use plan::{
+    Failure, HistogramSummary, Neighbour, NeighbourRecord, RunPlan, RunRecord, RunStatus, Sched, VmRecord, Workload,
+};
 
 use crate::control::Outcome;
 use crate::guests::{Guests, Vm};
@@ -63,10 +65,10 @@ pub fn record(plan: &RunPlan, made: Made<'_>) -> RunRecord {
     if let Some((from, to)) = outcome.window.take() {
         measured(plan, guests, &from, &to, &mut record);
         shared.sched.measured(from.lab.as_ref(), to.lab.as_ref(), &mut record);
-        recorded_by_threads(&outcome, &mut record);
+        recorded_by_threads(plan, guests, &outcome, &mut record);
     } else {
-        record.vms =
-            guests.vms.iter().map(|vm| VmRecord { vcpu_records: vec![0; vm.vcpus.len()], ..no_vm() }).collect();
+        let vms = guests.vms.iter().take(plan.vms as usize);
+        record.vms = vms.map(|vm| VmRecord { vcpu_records: vec![0; vm.vcpus.len()], ..no_vm() }).collect();
     }
     record.entitle(plan);
     if let Some(end) = &outcome.end {
@@ -113,6 +115,11 @@ fn settings(plan: &RunPlan, guests: &Guests, record: &mut RunRecord) {
     let params = plan.workload.params();
     let params = params.map(|info| (info.id.to_owned(), plan.params.get(info.id).unwrap_or_default().into()));
     record.settings.extend(params);
+    if !plan.neighbour.is_none() {
+        let sleep_ns = if plan.neighbour == Neighbour::Sleeper { Neighbour::SLEEP_NS } else { 0 };
+        record.settings.insert("neighbour_sleep_ns".to_owned(), sleep_ns);
+        record.settings.insert("neighbour_burst_ns".to_owned(), Neighbour::BURST_NS);
+    }
 }
 
 /// Everything that is a difference of the two snapshots.
@@ -121,7 +128,7 @@ fn measured(plan: &RunPlan, guests: &Guests, from: &Snapshot, to: &Snapshot, rec
     record.foreign_cpu_ns = to.cpu.foreign_since(&from.cpu);
     let changes: Vec<VcpuChange> = from.vcpus.iter().zip(&to.vcpus).map(VcpuChange::between).collect();
     let mut rest = changes.as_slice();
-    for vm in &guests.vms {
+    for vm in guests.vms.iter().take(plan.vms as usize) {
         let (own, others) = rest.split_at(vm.vcpus.len());
         rest = others;
         let vcpu_records: Vec<u64> = own.iter().map(|vcpu| guest_counter(&vcpu.guest, "records")).collect();
@@ -134,6 +141,11 @@ fn measured(plan: &RunPlan, guests: &Guests, from: &Snapshot, to: &Snapshot, rec
             ..no_vm()
         });
     }
+    record.neighbour = rest.first().map(|vcpu| {
+        let records = guest_counter(&vcpu.guest, "records");
+        let records_per_s = per_second(records, record.duration_ns);
+        NeighbourRecord { records, records_per_s, cpu_ns: vcpu.cpu_ns, entitled_ns: 0 }
+    });
     record.records_per_s = record.vms.iter().map(|vm| vm.records_per_s).sum();
     counters(plan, guests, &changes, record);
     for (number, name) in Results::HISTOGRAMS.iter().enumerate() {
@@ -170,8 +182,8 @@ impl VcpuChange {
     }
 }
 
-/// Host counters and those of the guest's that the tables know under their own names, other guest counters as `guest_*`.
-/// Counters of locks only where there are any, and of preempted holders only where the lab preempts.
+/// Host counters, and of the VMs under test those of the guest's that the tables know under their own names, other guest
+/// counters as `guest_*`. Counters of locks only where there are any, and of preempted holders only where the lab preempts.
 fn counters(plan: &RunPlan, guests: &Guests, changes: &[VcpuChange], record: &mut RunRecord) {
     let absent = |name: &str| {
         if name == metric::DISK_ACCESSES {
@@ -192,6 +204,9 @@ fn counters(plan: &RunPlan, guests: &Guests, changes: &[VcpuChange], record: &mu
         for (name, value) in Counter::NAMES.iter().zip(vcpu.host) {
             add((*name).to_owned(), value);
         }
+        if guests.locate(index).0.number >= plan.vms {
+            continue;
+        }
         for (name, value) in GuestCounters::NAMES.iter().zip(vcpu.guest) {
             let known = metric::COUNTERS.iter().any(|metric| metric.id == *name);
             add(if known { (*name).to_owned() } else { format!("guest_{name}") }, value);
@@ -205,13 +220,20 @@ fn counters(plan: &RunPlan, guests: &Guests, changes: &[VcpuChange], record: &mu
 }
 
 /// What the threads recorded themselves in the measured time.
-fn recorded_by_threads(outcome: &Outcome, record: &mut RunRecord) {
+fn recorded_by_threads(plan: &RunPlan, guests: &Guests, outcome: &Outcome, record: &mut RunRecord) {
     if let Some(waits) = &outcome.disk_wait {
         record.histograms.insert(metric::DISK_WAIT.to_owned(), HistogramSummary::of(waits));
     }
     let mut ipi_delivery = histogram();
     let mut samples = Vec::new();
     for ended in outcome.ended.iter().flatten() {
+        if guests.locate(ended.index).0.number >= plan.vms {
+            // A neighbour that does not sleep never waits for a time.
+            if !ended.stats.io_wake.is_empty() {
+                record.histograms.insert(metric::NEIGHBOUR_WAKE.to_owned(), HistogramSummary::of(&ended.stats.io_wake));
+            }
+            continue;
+        }
         // Cannot fail: same bounds.
         let _ = ipi_delivery.add(&ended.stats.ipi_delivery);
         samples.extend_from_slice(&ended.stats.samples);
@@ -224,11 +246,10 @@ fn recorded_by_threads(outcome: &Outcome, record: &mut RunRecord) {
 /// Stale reads of the whole run: one in the warm-up is as bad as one in the measured time.
 fn stale_reads(guests: &Guests, end: &Snapshot, record: &mut RunRecord) {
     for (index, vcpu) in guests.indices().zip(&end.vcpus) {
-        let vm = guests.locate(index).0.number as usize;
+        let Some(of_vm) = record.vms.get_mut(guests.locate(index).0.number as usize) else { continue };
         let real =
             guest_counter(&vcpu.guest, "stale_reads").saturating_add(guest_counter(&vcpu.guest, "walk_stale_reads"));
         let soft = guest_counter(&vcpu.guest, "soft_stale_reads");
-        let of_vm = &mut record.vms[vm];
         of_vm.stale_reads = of_vm.stale_reads.saturating_add(real);
         of_vm.soft_stale_reads = of_vm.soft_stale_reads.saturating_add(soft);
         record.stale_reads = record.stale_reads.saturating_add(real);

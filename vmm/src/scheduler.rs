@@ -119,7 +119,7 @@ impl Scheduler {
 /// The run's cgroups: those that the plan names, else those of this process where they can be had.
 fn cgroup(plan: &RunPlan, notices: &mut Vec<String>) -> Result<Option<RunCgroup>, EngineError> {
     let gang = plan.axes.host_policy.is_gang();
-    match (RunCgroup::create(plan.cgroup.as_deref(), plan.vms, gang), &plan.cgroup) {
+    match (RunCgroup::create(plan.cgroup.as_deref(), plan.vms, plan.neighbour.count(), gang), &plan.cgroup) {
         (Ok(cgroup), _) => Ok(Some(cgroup)),
         (Err(error), Some(path)) => {
             Err(EngineError::BadPlan(format!("--cgroup {} cannot be used: {}", path.display(), chain(&error))))

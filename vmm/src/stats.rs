@@ -158,6 +158,8 @@ pub fn histogram() -> Histogram<u64> {
 pub struct ThreadStats {
     /// From raising a vector until the entry that delivers it.
     pub ipi_delivery: Histogram<u64>,
+    /// From the end of a wait for a time (`Io`) until the vCPU may go on.
+    pub io_wake: Histogram<u64>,
     /// Guest RIP at ticks.
     pub samples: Vec<u64>,
     /// What it traced, if it did.
@@ -166,7 +168,7 @@ pub struct ThreadStats {
 
 impl Default for ThreadStats {
     fn default() -> Self {
-        Self { ipi_delivery: histogram(), samples: Vec::new(), trace: None }
+        Self { ipi_delivery: histogram(), io_wake: histogram(), samples: Vec::new(), trace: None }
     }
 }
 

@@ -418,6 +418,11 @@ impl Vcpu<'_> {
             self.thread.halt(&woken);
             own.halted.store(false, Ordering::Relaxed);
         }
+        if let Until::Time(due_ns) = until
+            && shared.phase.measures()
+        {
+            self.stats.io_wake.saturating_record(monotonic_ns().saturating_sub(due_ns).max(1));
+        }
         if matches!(until, Until::Kicked | Until::OnlyKicked) {
             own.latch.consume();
             tap::record(What::HaltOver { task: tap::task(self.index) });

@@ -20,7 +20,7 @@ fn the_process_comes_back_from_a_delegated_cgroup() {
     if !kvm_usable(test) {
         return;
     }
-    let home = match RunCgroup::create(None, 1, false) {
+    let home = match RunCgroup::create(None, 1, 0, false) {
         Ok(run) => run.path().parent().unwrap().to_owned(),
         Err(error) => return eprintln!("skipped {test}: {error}"),
     };

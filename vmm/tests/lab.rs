@@ -29,7 +29,7 @@ fn runs_in(home: &Path) -> usize {
 
 /// The directory in which runs make their cgroups, or `None` with a word on what is skipped.
 fn home(test: &str) -> Option<std::path::PathBuf> {
-    match RunCgroup::create(None, 1, false) {
+    match RunCgroup::create(None, 1, 0, false) {
         Ok(run) => run.path().parent().map(Path::to_owned),
         Err(error) => {
             eprintln!("skipped {test}: {error}");

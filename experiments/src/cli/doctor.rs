@@ -176,7 +176,7 @@ fn ple(kvm: &Result<Offer, Unusable>) -> Finding {
 
 /// Makes a run's cgroups and removes them: the only sure answer.
 fn cgroups() -> Finding {
-    let (state, text) = match RunCgroup::create(None, 1, true) {
+    let (state, text) = match RunCgroup::create(None, 1, 0, true) {
         Ok(made) => {
             let home = made.path().parent().unwrap_or(made.path()).display().to_string();
             (State::Ok, format!("gangs are threaded cgroups below {home}, flag user.cpu.gang"))

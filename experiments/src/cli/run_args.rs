@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, ValueEnum};
-use plan::{CpuList, Flush, HostPolicy, Inject, Lock, RunPlan, Sched, Spin, Workload, WorkloadParams};
+use plan::{CpuList, Flush, HostPolicy, Inject, Lock, Neighbour, RunPlan, Sched, Spin, Workload, WorkloadParams};
 
 use super::sim_args::SimulatorArgs;
 use super::trace::TraceOptions;
@@ -192,12 +192,15 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = WorkloadParams::default().threads_per_vcpu, value_parser = count,
         help_heading = "Workload", hide_short_help = true)]
     pub threads_per_vcpu: u32,
+    /// Somebody else on the same CPUs, whose wait and share are measured: none, spin, sleeper
+    #[arg(long, value_name = "WHO", default_value = "none", hide_default_value = true, help_heading = "Workload")]
+    pub neighbour: Neighbour,
     /// Other constants of the workload; `vmmlab list` has them with their ranges
     #[arg(long, value_name = "NAME=N,...", value_delimiter = ',', value_parser = param, help_heading = "Workload",
         hide_short_help = true)]
     pub param: Vec<(String, u32)>,
     /// Put in a fault that the checks must catch: lost-flush
-    #[arg(long, value_name = "FAULT", help_heading = "Workload")]
+    #[arg(long, value_name = "FAULT", help_heading = "Workload", hide_short_help = true)]
     pub inject: Option<Inject>,
 
     /// On stdout: table, lkml, json, csv, markdown, html
@@ -383,6 +386,7 @@ impl RunArgs {
             workload: self.workload,
             params: self.params()?,
             lock: self.lock,
+            neighbour: self.neighbour,
             inject: self.inject,
             seed: 0,
             block: 0,
@@ -498,6 +502,7 @@ mod tests {
             ("--workload hackbench --param groups", ["'groups'", "write NAME=N"]),
             ("--workload hackbench --vms 256 --vcpus 1 --param groups=64", ["655360 threads", "more than 131072"]),
             ("--lock pv", ["--lock pv changes nothing in workload ebizzy", "leave it out"]),
+            ("--neighbour slepeer", ["'slepeer'", "did you mean 'sleeper'?"]),
             ("--lock vp", ["'vp'", "did you mean 'pv'?"]),
             ("--cgroup /absent", ["--cgroup /absent", "delegated to you"]),
             ("--seed x", ["'x' for '--seed", "42 or 0x2a"]),

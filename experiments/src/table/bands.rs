@@ -44,6 +44,13 @@ pub(super) const COST: &[Narrow] = &[
     column("exits", "/s", "exits_per_s"),
 ];
 
+/// What a mode takes from the neighbour.
+pub(super) const NEIGHBOUR: &[Narrow] = &[
+    column("wake-up", "p50", "neighbour_wake_p50"),
+    column("", "p99", "neighbour_wake_p99"),
+    column("CPU", "share", "neighbour_share"),
+];
+
 /// The mechanism: the flush, the waiting, the gang.
 pub(super) const WHY: &[Narrow] = &[
     column("flush wait", "p50", "flush_wait_p50"),
@@ -80,7 +87,7 @@ mod tests {
 
     #[test]
     fn every_column_is_a_metric_of_its_band() {
-        for (columns, family) in [(COST, Family::Cost), (WHY, Family::Why)] {
+        for (columns, family) in [(COST, Family::Cost), (NEIGHBOUR, Family::Cost), (WHY, Family::Why)] {
             for column in columns {
                 assert_eq!(metric::find(column.id).map(|metric| metric.family), Some(family), "{}", column.id);
             }

@@ -28,6 +28,10 @@ pub enum Workload {
     Ipi = 9,
     /// Lockless page-table walks beside flushes.
     Gup = 10,
+    /// Computes without end: a neighbour of the VMs under test.
+    Spin = 64,
+    /// Sleeps and computes in turn: a neighbour of the VMs under test.
+    Sleeper = 65,
 }
 
 impl Workload {
@@ -46,6 +50,8 @@ impl Workload {
             8 => Self::TlbStorm,
             9 => Self::Ipi,
             10 => Self::Gup,
+            64 => Self::Spin,
+            65 => Self::Sleeper,
             _ => return None,
         })
     }

@@ -9,6 +9,7 @@ mod ebizzy;
 mod hackbench;
 mod ipi;
 mod kernbench;
+mod neighbour;
 mod specjbb;
 mod spinlock;
 
@@ -30,6 +31,7 @@ pub(crate) fn start(cpu: Cpu, params: &'static Params) -> ! {
     };
     let ready = match workload {
         Workload::Ebizzy | Workload::Flush | Workload::Doorbell => true,
+        Workload::Spin | Workload::Sleeper => params.loops_per_ms != 0,
         Workload::Spinlock | Workload::TlbStorm => params.loops_per_ms != 0 && params.lock().is_some(),
         Workload::Ipi => params.vcpus > 1,
         Workload::Hackbench => hackbench::fits(params),
@@ -52,6 +54,7 @@ pub(crate) fn start(cpu: Cpu, params: &'static Params) -> ! {
         Workload::Specjbb => thread::run(cpu, geometry, specjbb::thread),
         Workload::Spinlock => spinlock::run(cpu, params),
         Workload::Ipi => ipi::run(cpu, params),
+        Workload::Spin | Workload::Sleeper => neighbour::run(cpu, params, workload == Workload::Sleeper),
         _ => ebizzy::run(cpu, params, geometry, flusher, workload),
     }
     cpu.stop(Report::Done)

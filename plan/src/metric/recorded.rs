@@ -125,6 +125,8 @@ metrics! {
         FLUSH_ACK_HALTED_IRQS_OFF = "flush_ack_halted_irqs_off", "ns";
         /// The same of a target that had halted because it had nothing to run.
         FLUSH_ACK_IDLE = "flush_ack_idle", "ns";
+        /// From the end of the neighbour's sleep until it goes on.
+        NEIGHBOUR_WAKE = "neighbour_wake", "ns";
     }
 }
 

@@ -40,6 +40,8 @@ pub enum Source {
     VmShareMax,
     /// CPU time over records.
     CpuPerRecord,
+    /// The neighbour's CPU time over its entitlement.
+    NeighbourShare,
     /// Stale reads, real and soft TLB.
     StaleReads,
 }
@@ -72,6 +74,10 @@ impl Source {
             Self::VmShareMin => vm_shares(run)?.reduce(f64::min),
             Self::VmShareMax => vm_shares(run)?.reduce(f64::max),
             Self::CpuPerRecord => cpu_per_record(run),
+            Self::NeighbourShare => {
+                let neighbour = run.neighbour.as_ref()?;
+                quotient(float(neighbour.cpu_ns), float(neighbour.entitled_ns))
+            }
             Self::StaleReads => Some(float(run.stale_reads.saturating_add(run.soft_stale_reads))),
         }
     }

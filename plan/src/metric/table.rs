@@ -6,7 +6,8 @@ use super::{
     DISPATCH, Direction, EXITS, FLUSH_ACK_HALTED, FLUSH_ACK_HALTED_IRQS_OFF, FLUSH_ACK_IDLE, FLUSH_ACK_PREEMPTED,
     FLUSH_ACK_RUNNING, FLUSH_IPIS, FLUSH_MARKS, FLUSH_WAIT, FLUSHES, FORCED_IDLE_NS, Family, GANG_IPIS, GUEST_HALTS,
     GUEST_KICKS, IN_RUN_MAX, IPI_DELIVERY, IPI_ROUND_TRIP, LOCK_HOLDER_PREEMPTIONS, LOCK_WAIT, LOCK_WAITER_PREEMPTIONS,
-    MIGRATIONS, Metric, RUNQUEUE_WAIT, SCHED_IDLE_NS, SPIN_HINTS, SWITCHES, Scale, Source, WAKEUPS, YIELDS,
+    MIGRATIONS, Metric, NEIGHBOUR_WAKE, RUNQUEUE_WAIT, SCHED_IDLE_NS, SPIN_HINTS, SWITCHES, Scale, Source, WAKEUPS,
+    YIELDS,
 };
 
 /// Every metric with a definition, in the order of the page.
@@ -92,6 +93,30 @@ pub static METRICS: &[Metric] = &{
             Cost,
             From::P99(name(RUNQUEUE_WAIT)),
             "99th percentile of the time from runnable to running: what neighbours wait.",
+        ),
+        metric(
+            ["neighbour_wake_p50", "neighbour wake p50", "ns"],
+            Lower,
+            (10.0, Percent),
+            Cost,
+            From::P50(name(NEIGHBOUR_WAKE)),
+            "Median time from the end of a sleeping neighbour's sleep until it goes on (--neighbour sleeper).",
+        ),
+        metric(
+            ["neighbour_wake_p99", "neighbour wake p99", "ns"],
+            Lower,
+            (10.0, Percent),
+            Cost,
+            From::P99(name(NEIGHBOUR_WAKE)),
+            "99th percentile of that time.",
+        ),
+        metric(
+            ["neighbour_share", "neighbour CPU share", "share"],
+            Higher,
+            (2.0, Points),
+            Cost,
+            From::NeighbourShare,
+            "The neighbour's CPU time over what it is entitled to, or wants if that is less (--neighbour).",
         ),
         metric(
             ["cpu_ns_per_record", "CPU time/record", "ns"],

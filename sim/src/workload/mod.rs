@@ -9,11 +9,12 @@ mod ebizzy;
 mod hackbench;
 mod ipi;
 mod kernbench;
+mod neighbour;
 mod specjbb;
 mod spinlock;
 mod tlb_storm;
 
-use plan::{Workload, WorkloadParams};
+use plan::{Neighbour, Workload, WorkloadParams};
 
 use crate::machine::Costs;
 use crate::rng::Stream;
@@ -53,8 +54,32 @@ pub(crate) enum Op {
     Fork(WaitId),
     /// Asks the disk, and sleeps until it answers.
     Disk,
+    /// Sleeps for that many ns.
+    Nap(u64),
+    /// Goes on after a nap.
+    Awake,
     /// One record is complete.
     Record,
+}
+
+/// What the threads of a VM do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// The plan's workload.
+    Workload(Workload),
+    /// What a neighbour does, with one thread.
+    Neighbour(Neighbour),
+}
+
+impl Load {
+    /// Threads of a VM.
+    #[must_use]
+    pub(crate) fn threads(self, params: &WorkloadParams, vcpus: u32) -> u32 {
+        match self {
+            Self::Workload(workload) => u32::try_from(params.threads(workload, vcpus)).unwrap_or(u32::MAX),
+            Self::Neighbour(_) => 1,
+        }
+    }
 }
 
 /// What a program may look at.
@@ -86,7 +111,8 @@ pub(crate) enum Shared {
 impl Shared {
     /// The state of a VM before its first thread runs.
     #[must_use]
-    pub(crate) fn new(workload: Workload, params: &WorkloadParams, vcpus: u32) -> Self {
+    pub(crate) fn new(load: Load, params: &WorkloadParams, vcpus: u32) -> Self {
+        let Load::Workload(workload) = load else { return Self::Nothing { locks: 0 } };
         match workload {
             Workload::Ebizzy | Workload::Flush => Self::Nothing { locks: 0 },
             Workload::TlbStorm => Self::Nothing { locks: tlb_storm::LOCKS },
@@ -154,12 +180,18 @@ pub(crate) enum Program {
     TlbStorm(tlb_storm::TlbStorm),
     /// See [`ipi`].
     Ipi(ipi::Ipi),
+    /// See [`neighbour`].
+    Neighbour(neighbour::Beside),
 }
 
 impl Program {
     /// The thread of that number in its VM.
     #[must_use]
-    pub(crate) fn new(workload: Workload, role: u32, params: &WorkloadParams) -> Self {
+    pub(crate) fn new(load: Load, role: u32, params: &WorkloadParams) -> Self {
+        let workload = match load {
+            Load::Workload(workload) => workload,
+            Load::Neighbour(kind) => return Self::Neighbour(neighbour::Beside::new(kind)),
+        };
         match workload {
             Workload::Ebizzy => Self::Ebizzy(ebizzy::Ebizzy::default()),
             Workload::Hackbench => Self::Hackbench(hackbench::Hackbench::new(role, params)),
@@ -185,6 +217,7 @@ impl Program {
             (Self::Spinlock(program), _) => program.next(env),
             (Self::TlbStorm(program), _) => program.next(env),
             (Self::Ipi(program), _) => program.next(),
+            (Self::Neighbour(program), _) => program.next(),
             (Self::Flush(flushed), _) => {
                 *flushed = !*flushed;
                 if *flushed { Op::Flush } else { Op::Record }

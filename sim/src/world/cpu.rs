@@ -295,7 +295,9 @@ impl World {
         if self.now - ns >= self.measure_from {
             vcpu.cpu_ns += ns;
             self.stats.counters.guest_ns += ns;
-            self.stats.phase_ns[vcpu.phase as usize] += ns;
+            if vcpu.vm < self.tested {
+                self.stats.phase_ns[vcpu.phase as usize] += ns;
+            }
         }
     }
 

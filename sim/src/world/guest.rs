@@ -115,6 +115,8 @@ impl World {
                 Op::Wake(queue, most) => self.wake_sleepers(cpu, v, queue, most),
                 Op::Fork(queue) => self.fork(cpu, v, queue),
                 Op::Disk => self.ask_disk(v, thread),
+                Op::Nap(ns) => self.nap(v, thread, ns),
+                Op::Awake => self.awake(v),
             }
             if self.vcpus[v.i()].phase == Phase::Work {
                 // Another thread goes on with the work that it was in.

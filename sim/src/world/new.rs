@@ -7,7 +7,7 @@ use hostsched::{
     Birth, Config, CpuId, Effects, GroupError, GroupId, Host, HostError, Limits, Nanos, TaskError, TaskId, TaskSpec,
     VmId,
 };
-use plan::{Inject, RunPlan, Spin, Workload};
+use plan::{Axes, HostPolicy, Inject, RunPlan, Spin, Workload};
 
 use super::cpu::{Activity, Pcpu};
 use super::disk::Disk;
@@ -23,7 +23,7 @@ use crate::spin::exit_after_cycles;
 use crate::stats::Stats;
 use crate::timers::Timers;
 use crate::vcpu::{FlushSlot, Phase, Place, RwSem, Thread, Vcpu, Vm};
-use crate::workload::{Program, Shared};
+use crate::workload::{Load, Program, Shared};
 
 /// Why a plan cannot be simulated.
 #[derive(Debug, thiserror::Error)]
@@ -100,11 +100,13 @@ impl World {
             present: online.clone(),
             online,
             faults_done: 0,
-            caches: vec![Cache::new(vms, costs.cache_half_life); caches],
+            caches: vec![Cache::new(vms + plan.neighbour.count() as usize, costs.cache_half_life); caches],
             vms: Vec::new(),
             vcpus: Vec::new(),
             threads: Vec::new(),
             disk: Disk::default(),
+            tested: vms,
+            nap_due: 0,
             rng: Stream::new(plan.seed, u64::MAX - 1),
             stats: Stats::default(),
             measure_from: EPOCH_NS + plan.warmup_ns,
@@ -116,7 +118,10 @@ impl World {
         };
         world.start_ticks();
         for vm in 0..vms {
-            world.add_vm(plan, vm)?;
+            world.add_vm(plan, vm, Load::Workload(plan.workload))?;
+        }
+        if !plan.neighbour.is_none() {
+            world.add_vm(&beside(plan), vms, Load::Neighbour(plan.neighbour))?;
         }
         world.add_daemons()?;
         Ok(world)
@@ -149,7 +154,7 @@ impl World {
     }
 
     /// A VM with its vCPUs halted and its threads ready; an alarm starts it.
-    fn add_vm(&mut self, plan: &RunPlan, vm: usize) -> Result<(), SetupError> {
+    fn add_vm(&mut self, plan: &RunPlan, vm: usize, load: Load) -> Result<(), SetupError> {
         let gang = plan.axes.host_policy.is_gang();
         let mut host = self.host.at(Nanos(self.now), &mut self.rqs, &mut self.fx);
         let flat = self.options.flat;
@@ -157,7 +162,7 @@ impl World {
         let first = VcpuId::at(self.vcpus.len());
         let births = self.births(plan.vcpus as usize);
         for (number, cpu) in (0..plan.vcpus).zip(births) {
-            self.add_vcpu(plan, vm, group, number, cpu)?;
+            self.add_vcpu(plan, (vm, load), group, number, cpu)?;
         }
         // Boots a few ms apart, as by hand: equal starts would phase-lock the VMs.
         let jitter = self.rng.below(10_000_000);
@@ -166,7 +171,7 @@ impl World {
         let measure_to = measure_from + plan.duration_ns;
         let starts_at = start + jitter.min(plan.warmup_ns);
         self.alarms.push(starts_at, Alarm::Start(vm));
-        let shared = Shared::new(plan.workload, &plan.params, plan.vcpus);
+        let shared = Shared::new(load, &plan.params, plan.vcpus);
         self.vms.push(Vm {
             first,
             running: 0,
@@ -205,7 +210,7 @@ impl World {
     fn add_vcpu(
         &mut self,
         plan: &RunPlan,
-        vm: usize,
+        (vm, load): (usize, Load),
         group: GroupId,
         number: u32,
         born: CpuId,
@@ -226,9 +231,8 @@ impl World {
         let task = self.host.at(Nanos(self.now), &mut self.rqs, &mut self.fx).task_add(&spec)?;
         assert_eq!(task, v.task(), "tasks are numbered as they are added");
         // The threads of a VM are dealt to its vCPUs like cards.
-        let threads = u32::try_from(plan.params.threads(plan.workload, plan.vcpus)).unwrap_or(u32::MAX);
-        let roles = (number..threads).step_by(plan.vcpus as usize);
-        let queue = roles.map(|role| self.add_thread(plan, v, role)).collect();
+        let roles = (number..load.threads(&plan.params, plan.vcpus)).step_by(plan.vcpus as usize);
+        let queue = roles.map(|role| self.add_thread(plan, v, (load, role))).collect();
         self.vcpus.push(Vcpu {
             vm,
             number,
@@ -259,10 +263,10 @@ impl World {
         Ok(())
     }
 
-    fn add_thread(&mut self, plan: &RunPlan, vcpu: VcpuId, role: u32) -> ThreadId {
+    fn add_thread(&mut self, plan: &RunPlan, vcpu: VcpuId, (load, role): (Load, u32)) -> ThreadId {
         let thread = ThreadId::at(self.threads.len());
         let rng = Stream::new(plan.seed, thread.0.into());
-        self.threads.push(Thread { vcpu, program: Program::new(plan.workload, role, &plan.params), rng, remaining: 0 });
+        self.threads.push(Thread { vcpu, program: Program::new(load, role, &plan.params), rng, remaining: 0 });
         thread
     }
 }
@@ -281,6 +285,12 @@ impl Pcpu {
             asked_at: None,
         }
     }
+}
+
+/// The plan of the neighbour's VM: one vCPU that runs wherever there is room, in no gang.
+fn beside(plan: &RunPlan) -> RunPlan {
+    let axes = Axes { host_policy: HostPolicy::Cfs, pin: false, ..plan.axes };
+    RunPlan { vms: 1, vcpus: 1, axes, ..plan.clone() }
 }
 
 /// The machine with only the plan's CPUs on line.
@@ -311,7 +321,8 @@ fn new_host(plan: &RunPlan, topology: Topology) -> Result<Host, SetupError> {
         }
     }
     sysctls.written(cpus);
-    let limits = Limits { tasks: plan.vms * plan.vcpus + cpus, groups: plan.vms + 1 };
+    let beside = plan.neighbour.count();
+    let limits = Limits { tasks: plan.vms * plan.vcpus + beside + cpus, groups: plan.vms + beside + 1 };
     Ok(Host::new(config, topology, BuildOptions::default(), limits)?)
 }
 

@@ -4,4 +4,5 @@ mod digests;
 mod event_log;
 mod faults;
 mod host;
+mod neighbour;
 mod swarm;

@@ -7,7 +7,7 @@ use super::*;
 
 /// The cgroups of a run of `vms`, or a word on why the test is skipped.
 fn create(test: &str, vms: u32) -> Option<RunCgroup> {
-    match RunCgroup::create(None, vms, true) {
+    match RunCgroup::create(None, vms, 0, true) {
         Ok(run) => Some(run),
         Err(error) => {
             println!("skipped {test}: {error}");
@@ -69,7 +69,7 @@ fn a_dead_process_is_swept_and_a_living_one_is_not() {
 
 #[test]
 fn a_directory_that_is_no_cgroup_is_named() {
-    let error = RunCgroup::create(Some(Path::new("/proc/no-such-cgroup")), 1, true).unwrap_err();
+    let error = RunCgroup::create(Some(Path::new("/proc/no-such-cgroup")), 1, 0, true).unwrap_err();
     assert!(error.to_string().contains("/proc/no-such-cgroup"), "{error}");
 }
 

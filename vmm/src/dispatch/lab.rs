@@ -52,7 +52,7 @@ impl Lab {
             core: Core::new(host, queues, config.record),
             cpus: slots.zip(config.cpus.as_slice()).map(|(slot, number)| Pcpu::new(slot, *number)).collect(),
             seats: cells.iter().map(|_| Seat::new()).collect(),
-            coruns: (0..config.vms).map(|_| Corun::default()).collect(),
+            coruns: (0..config.groups()).map(|_| Corun::default()).collect(),
             cells,
             notifier,
             config,
@@ -72,7 +72,7 @@ impl Lab {
     /// Reads the gang flags of the VMs' cgroups again, so that `vmmlab gang set` acts on a run that is under way.
     pub fn refresh_gangs(&self) {
         let Some(cgroup) = self.config.cgroup.as_deref() else { return };
-        for vm in 0..self.config.vms {
+        for vm in 0..self.config.groups() {
             let group = group_of(vm);
             // A flag that cannot be read is left as it is.
             if let Ok(gang) = cgroup.gang(vm as usize)
@@ -280,7 +280,7 @@ impl VcpuSched for Lab {
             cgroup.join((me.0 / self.config.vcpus) as usize)?;
         }
         let thread = LabThread::new(self, me)?;
-        if self.seated.fetch_add(1, Ordering::AcqRel) + 1 == self.config.vms * self.config.vcpus {
+        if self.seated.fetch_add(1, Ordering::AcqRel) + 1 == self.config.tasks_all() {
             self.start();
         }
         Ok(Box::new(thread))

@@ -32,6 +32,8 @@ pub struct LabConfig {
     pub vms: u32,
     /// vCPUs of each.
     pub vcpus: u32,
+    /// VMs of one vCPU that come after them, run on any CPU and are in no gang: 0 or 1.
+    pub neighbours: u32,
     /// Ticks a second.
     pub hz: u32,
     /// `sched_latency`, `sched_min_granularity`, `sched_wakeup_granularity` in ns; `None`: as Linux scales it by CPUs.
@@ -107,6 +109,7 @@ impl LabConfig {
             cpus: plan.pcpus.clone(),
             vms: plan.vms,
             vcpus: plan.vcpus,
+            neighbours: plan.neighbour.count(),
             hz: plan.hz,
             sysctls_ns: [plan.sched_latency_ns, plan.sched_min_granularity_ns, plan.sched_wakeup_granularity_ns],
             policy: plan.axes.host_policy,
@@ -115,6 +118,16 @@ impl LabConfig {
             cgroup,
             record: false,
         }
+    }
+
+    /// VMs, the neighbour among them.
+    pub(super) fn groups(&self) -> u32 {
+        self.vms + self.neighbours
+    }
+
+    /// vCPUs of all of them. vCPU i belongs to VM i / `vcpus`, which holds for the one of the neighbour too.
+    pub(super) fn tasks_all(&self) -> u32 {
+        self.vms * self.vcpus + self.neighbours
     }
 
     fn slots(&self) -> u32 {
@@ -141,16 +154,16 @@ impl LabConfig {
     pub(super) fn prepare(&self, now_ns: u64) -> Result<Prepared, LabError> {
         let config = self.scheduler(now_ns);
         let (tick, epoch) = (config.tick, config.epoch);
-        let limits = Limits { tasks: self.vms * self.vcpus, groups: self.vms + 1 };
+        let limits = Limits { tasks: self.tasks_all(), groups: self.groups() + 1 };
         let mut host = Host::new(config, machine(&self.cpus)?, BuildOptions::default(), limits)?;
         let gang = GangSettings { gang_cpus: self.gang_cpus, guest_mode_told: true, ..GangSettings::default() };
         // Its notices speak of slots; `Lab::notices` says the same in the kernel's numbers.
         let _ = install(&mut host, kind(self.policy), &PolicySettings { gang, ..PolicySettings::default() });
         let mut queues = host.run_queues();
-        for vm in 0..self.vms {
+        for vm in 0..self.groups() {
             let gang = match &self.cgroup {
                 Some(cgroup) => cgroup.gang(vm as usize).map_err(|source| LabError::Members { vm, source })?,
-                None => self.policy.is_gang(),
+                None => self.policy.is_gang() && vm < self.vms,
             };
             let mut fx = hostsched::Effects::default();
             host.at(epoch, &mut queues, &mut fx).group_create(GroupId::ROOT, SHARES, gang)?;
@@ -162,7 +175,7 @@ impl LabConfig {
     pub(super) fn tasks(&self, seats: &[Seat]) -> Result<Vec<(VcpuIndex, TaskSpec)>, LabError> {
         let mut vm_of_tid = BTreeMap::new();
         if let Some(cgroup) = &self.cgroup {
-            for vm in 0..self.vms {
+            for vm in 0..self.groups() {
                 let members = cgroup.members(vm as usize).map_err(|source| LabError::Members { vm, source })?;
                 vm_of_tid.extend(members.into_iter().map(|tid| (tid, vm)));
             }
@@ -172,12 +185,12 @@ impl LabConfig {
             let (vm, vcpu) = (id / self.vcpus, id % self.vcpus);
             let member_of = if self.cgroup.is_some() { vm_of_tid.get(&seat.tid()).copied() } else { Some(vm) };
             let group = member_of.ok_or(LabError::Strayed { vm, vcpu })?;
-            let pinned = CpuId(vcpu % self.slots());
+            let (pin, pinned) = (self.pin && vm < self.vms, CpuId(vcpu % self.slots()));
             let spec = TaskSpec {
                 group: group_of(group),
                 vm: Some(VmId(vm)),
-                affinity: self.pin.then(|| CpuSet::of(pinned)),
-                cpu: if self.pin { pinned } else { CpuId(0) },
+                affinity: pin.then(|| CpuSet::of(pinned)),
+                cpu: if pin { pinned } else { CpuId(0) },
                 birth: Birth::ForkBalanced,
                 ..TaskSpec::default()
             };

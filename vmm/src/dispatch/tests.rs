@@ -30,6 +30,7 @@ fn config(vms: u32, vcpus: u32, policy: HostPolicy) -> LabConfig {
         cpus: host_cpus(2),
         vms,
         vcpus,
+        neighbours: 0,
         hz: 1000,
         // Short slices, so that a short test has many of them.
         sysctls_ns: [Some(1_000_000), Some(200_000), Some(200_000)],
@@ -373,7 +374,7 @@ fn a_recorded_run_replays_through_hostsched_alone() {
 
 #[test]
 fn the_kernel_says_who_is_in_a_gang_and_whether_it_is_one() {
-    let cgroup = match RunCgroup::create(None, 2, true) {
+    let cgroup = match RunCgroup::create(None, 2, 0, true) {
         Ok(cgroup) => Arc::new(cgroup),
         Err(error) => return println!("skipped the_kernel_says_who_is_in_a_gang_and_whether_it_is_one: {error}"),
     };

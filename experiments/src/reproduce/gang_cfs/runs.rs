@@ -2,7 +2,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hostsched::policy::PleSwitches;
-use plan::{Axes, Control, CpuList, Engine, EngineError, Lock, RunPlan, Sched, Workload, WorkloadParams};
+use plan::{Axes, Control, CpuList, Engine, EngineError, Lock, Neighbour, RunPlan, Sched, Workload, WorkloadParams};
 use serde::Deserialize;
 use sim::{Machine, Options, Sim};
 
@@ -250,6 +250,7 @@ impl Plans {
             workload: q.workload,
             params: self.file.ebizzy.clone(),
             lock: Lock::Ticket,
+            neighbour: Neighbour::None,
             inject: None,
             seed: self.seed.wrapping_add(run),
             block: u32::try_from(run).unwrap_or(u32::MAX),
