@@ -53,13 +53,17 @@ costs! { HostCosts, HOST_COSTS;
     private_cache: "KiB",
     /// Fetching a line that another core of the same last-level cache wrote last.
     line_llc: "ns",
-    /// Fetching a line that a core of another last-level cache wrote last.
+    /// Fetching a line that a core of another last-level cache of the same package wrote last.
+    line_package: "ns",
+    /// Fetching a line that a core of another package wrote last.
     line_far: "ns",
     /// Copying data that is near.
     kb_copy: "ns per KiB",
     /// More, if another core of the same last-level cache wrote it.
     kb_llc: "ns per KiB",
-    /// More, if a core of another last-level cache wrote it.
+    /// More, if a core of another last-level cache of the same package wrote it as a message.
+    kb_package: "ns per KiB",
+    /// More, if it comes from memory or a core of another package wrote it.
     kb_far: "ns per KiB",
     /// Work of others on the same last-level cache after which half of a task's lines are gone from it.
     cache_half_life: "ns",

@@ -103,11 +103,11 @@ impl World {
         }
         let online: Vec<CpuId> = topology.online().iter().collect();
         let tick_ns = 1_000_000_000 / costs.hz;
-        let nowhere = Spot { core: 0, llc: 0 };
+        let nowhere = Spot { core: 0, llc: 0, package: 0 };
         let mut cpus: Vec<Pcpu> = (0..slots).map(|_| Pcpu::new(nowhere, tick_ns, EPOCH_NS)).collect();
         let mut cores: Vec<Core> = Vec::new();
         for cpu in topology.cpus().iter().filter(|cpu| topology.online().contains(cpu.id)) {
-            cpus[cpu.id.index()].spot = Spot { core: cpu.core, llc: cpu.llc };
+            cpus[cpu.id.index()].spot = Spot { core: cpu.core, llc: cpu.llc, package: cpu.package };
             let clock = Clock::new(setup.governor, costs.cpu_clock_min, costs.cpu_clock);
             let fresh = || Core { cpus: Vec::new(), clock };
             cores.resize_with(cores.len().max(cpu.core as usize + 1), fresh);

@@ -26,6 +26,8 @@ pub(crate) struct Counters {
     pub(crate) idle_exit_ns: u64,
     pub(crate) refill_ns: u64,
     pub(crate) transfer_ns: u64,
+    pub(crate) taken_back_ns: u64,
+    pub(crate) dropped: u64,
 }
 
 /// What hostsched has counted of its balancing since the start: (active balances, those that moved a task, failed idle
@@ -90,6 +92,8 @@ pub fn run(machine: &HostMachine, setup: &Setup, control: &Control) -> Result<Ou
         ("idle_exit_ns", c.idle_exit_ns),
         ("refill_ns", c.refill_ns),
         ("transfer_ns", c.transfer_ns),
+        ("taken_back_ns", c.taken_back_ns),
+        ("dropped", c.dropped),
         ("active_balances", active),
         ("active_balances_moved", pushed),
         ("idle_balances_failed", failed),

@@ -2,11 +2,14 @@
 //!
 //! ```text
 //!   send     Offer ── room? ──► Deliver: copy, then the message is there and the reader is woken
-//!              └── full: sleep, and offer again
+//!              └── full: sleep, and offer again     └── a datagram without room is dropped
 //!   receive  Take ── empty: sleep, and look again ── a message: fetch its lines, copy, wake writers that wait for room
 //! ```
 //! What comes before the wake-up and what comes after it are separate pieces, so a reader on another CPU starts while its
 //! waker is still on the way back to user space: the overlap that makes two CPUs faster than one.
+//!
+//! A large datagram's buffer is a block of pages; the reader frees it, and the allocator hands out the block freed last. So the
+//! writer writes what the reader has just read, and must first take the lines away from it: as dear as fetching them.
 use hostsched::{CpuId, TaskId};
 
 use super::channel::{Chan, Message, Sem};
@@ -30,7 +33,7 @@ impl World {
                 self.fetch(task);
                 Flow::On
             }
-            Stage::Offer { to, bytes, note } => self.offer(task, to, bytes, note),
+            Stage::Offer { to, bytes, note } => self.offer(task, cpu, to, bytes, note),
             Stage::Deliver { to, bytes, note } => {
                 self.deliver(task, cpu, to, Message { bytes, note, from: self.spot(cpu) });
                 Flow::On
@@ -75,26 +78,41 @@ impl World {
         };
     }
 
-    fn offer(&mut self, task: TaskId, to: Chan, bytes: u64, note: u32) -> Flow {
+    fn offer(&mut self, task: TaskId, cpu: CpuId, to: Chan, bytes: u64, note: u32) -> Flow {
+        let spot = self.spot(cpu);
         let channel = &mut self.channels[to.0];
         if channel.full(bytes) {
             channel.writers.push_back(task);
             return Flow::Sleep;
         }
-        // The room is taken now: what is being copied counts.
-        channel.bytes += bytes;
+        let kind = channel.kind;
+        let mut taken_back = 0;
+        if kind.drops() {
+            taken_back = channel.read_at.map_or(0, |read_at| transfer(read_at, spot, bytes, 0, &self.costs));
+        } else {
+            // The room is taken now: what is being copied counts.
+            channel.bytes += bytes;
+        }
         let t = &mut self.tasks[task.index()];
         t.stage = Stage::Deliver { to, bytes, note };
-        t.remaining = channel.kind.send(&self.costs) + bytes * self.costs.kb_copy / 1024;
+        t.remaining = kind.send(&self.costs) + bytes * self.costs.kb_copy / 1024 + taken_back;
+        if self.measuring() {
+            self.counters.taken_back_ns += taken_back;
+        }
         Flow::On
     }
 
     fn deliver(&mut self, task: TaskId, cpu: CpuId, to: Chan, message: Message) {
-        self.delivered += 1;
+        let measuring = self.measuring();
         let channel = &mut self.channels[to.0];
+        self.tasks[task.index()].stage = Stage::Fetch;
+        if channel.kind.drops() && !channel.admit(message.bytes) {
+            self.counters.dropped += u64::from(measuring);
+            return;
+        }
+        self.delivered += 1;
         channel.queue.push_back(message);
         let reader = channel.reader.take();
-        self.tasks[task.index()].stage = Stage::Fetch;
         if let Some(reader) = reader {
             let cost = self.wake(reader, cpu, Some(cpu), true);
             self.tasks[task.index()].remaining += cost;
@@ -102,17 +120,18 @@ impl World {
     }
 
     fn take(&mut self, task: TaskId, cpu: CpuId, from: Chan) -> Flow {
+        let spot = self.spot(cpu);
         let channel = &mut self.channels[from.0];
-        let Some(message) = channel.queue.pop_front() else {
+        channel.free_copied();
+        let Some(message) = channel.take_first(spot) else {
             assert!(channel.reader.is_none(), "channel {} has two readers", from.0);
             channel.reader = Some(task);
             return Flow::Sleep;
         };
         self.taken += 1;
-        channel.bytes -= message.bytes;
         let kind = channel.kind;
         let writers = if channel.roomy() { std::mem::take(&mut channel.writers) } else { Default::default() };
-        let fetch = transfer(message.from, self.spot(cpu), message.bytes, kind.lines(), &self.costs);
+        let fetch = transfer(message.from, spot, message.bytes, kind.lines(), &self.costs);
         if self.measuring() {
             self.counters.transfer_ns += fetch;
         }

@@ -1,5 +1,5 @@
 //! Properties of whole runs of host tasks.
-use hostsched::config::{BusiestPick, IdleImbalance, IdleSibling, LbBias, LoadIdx, SdInit, Switches};
+use hostsched::config::{BusiestPick, IdleImbalance, IdleSibling, LbBias, LoadIdx, LoadTracking, SdInit, Switches};
 use plan::Control;
 
 use super::{Governor, Grouping, HOST_COSTS, HostMachine, Load, Outcome, Setup, SetupError, run};
@@ -118,20 +118,53 @@ fn a_thin_load_stays_at_a_low_clock_and_one_on_a_single_cpu_does_not() {
     assert!(rate(true, ondemand) * 100 > rate(true, Governor::Performance) * 95);
 }
 
+/// A streaming pair of two sessions on 3.16's domains.
+fn streaming(busiest_pick: BusiestPick, idle_imbalance: IdleImbalance, load_tracking: LoadTracking) -> Outcome {
+    let sd_init = SdInit::V3_16;
+    let switches = Switches {
+        busiest_pick,
+        idle_imbalance,
+        load_tracking,
+        sd_init,
+        idle_next_balance: true,
+        ..Switches::default()
+    };
+    let setup =
+        Setup { grouping: Grouping::Sessions, warmup_ns: 0, duration_ns: 400 * MS, ..setup(Load::UdpStream, switches) };
+    outcome("x5472", &setup)
+}
+
 #[test]
 fn an_idle_cpu_rips_a_streaming_pair_apart_unless_the_threshold_is_two() {
-    let of = |busiest_pick, idle_imbalance| {
-        let sd_init = SdInit::V3_16;
-        let switches =
-            Switches { busiest_pick, idle_imbalance, sd_init, idle_next_balance: true, ..Switches::default() };
-        let setup = Setup { grouping: Grouping::One, duration_ns: 400 * MS, ..setup(Load::UdpStream, switches) };
-        outcome("x5472", &setup)
-    };
+    let of = |pick, imbalance| streaming(pick, imbalance, LoadTracking::PerEntity);
     let pre = of(BusiestPick::V3_18, IdleImbalance::One);
     let post = of(BusiestPick::V3_18, IdleImbalance::TwoOnTwoCpuLlc);
-    assert!(pre.counter("active_balances") > 5 && post.counter("active_balances") == 0);
-    assert!(pre.units < post.units);
+    assert!(pre.counter("active_balances") > 0 && post.counter("active_balances") == 0);
+    assert!(pre.units * 3 < post.units * 2);
     assert_eq!(of(BusiestPick::V3_4, IdleImbalance::One).counter("active_balances"), 0);
+}
+
+#[test]
+fn only_a_pair_whose_load_is_tracked_finds_together() {
+    let of = |tracking| streaming(BusiestPick::V3_18, IdleImbalance::TwoOnTwoCpuLlc, tracking);
+    let [weights, tracked] = [LoadTracking::PerQueue, LoadTracking::PerEntity].map(of);
+    assert!(weights.units * 3 < tracked.units * 2);
+    assert!(weights.counter("transfer_ns") > 2 * tracked.counter("transfer_ns"));
+}
+
+#[test]
+fn a_sender_is_slowed_by_its_reader_and_what_finds_no_room_is_dropped() {
+    let stream = |machine: &HostMachine| {
+        let setup = Setup { warmup_ns: 0, ..setup(Load::UdpStream, Switches::default()) };
+        run(machine, &setup, &Control::default()).unwrap()
+    };
+    let of = |outcome: &Outcome| (outcome.counter("dropped"), outcome.counter("taken_back_ns"));
+    let (dropped, taken_back) = of(&stream(&machine("e5620")));
+    assert!(taken_back > 0);
+    // A reader with much to do for each datagram keeps up with none.
+    let mut slow = machine("e5620");
+    slow.costs.udp_recv *= 100;
+    assert!(of(&stream(&slow)).0 > 10 * dropped);
 }
 
 #[test]

@@ -10,6 +10,7 @@
 //!   last-level cache     + what others have pushed out of the last-level cache since    at kb_far
 //!   any other core       all of it                                                      at kb_far
 //! ```
+//! The data of a message that was written on another last-level cache of the same package comes at kb_package.
 //! Threads of a core share its caches. What others push out of a private cache is not modelled: a task that waits while
 //! its own core runs others pays only for the last-level cache.
 use crate::cache::{WARM, decayed};
@@ -20,6 +21,7 @@ use crate::tasks::machine::HostCosts;
 pub(crate) struct Spot {
     pub(crate) core: u32,
     pub(crate) llc: u32,
+    pub(crate) package: u32,
 }
 
 /// A task's lines.
@@ -63,6 +65,8 @@ pub(crate) fn transfer(from: Spot, to: Spot, bytes: u64, lines: u64, costs: &Hos
         0
     } else if from.llc == to.llc {
         lines * costs.line_llc + bytes * costs.kb_llc / 1024
+    } else if from.package == to.package {
+        lines * costs.line_package + bytes * costs.kb_package / 1024
     } else {
         lines * costs.line_far + bytes * costs.kb_far / 1024
     }
@@ -78,14 +82,17 @@ mod tests {
             kb_llc: 10,
             kb_far: 100,
             line_llc: 1,
+            line_package: 3,
             line_far: 5,
+            kb_package: 50,
             cache_half_life: 1000,
             ..HostCosts::default()
         }
     }
-    const HERE: Spot = Spot { core: 0, llc: 0 };
-    const NEAR: Spot = Spot { core: 1, llc: 0 };
-    const FAR: Spot = Spot { core: 2, llc: 1 };
+    const HERE: Spot = Spot { core: 0, llc: 0, package: 0 };
+    const NEAR: Spot = Spot { core: 1, llc: 0, package: 0 };
+    const BESIDE: Spot = Spot { core: 2, llc: 1, package: 0 };
+    const FAR: Spot = Spot { core: 3, llc: 2, package: 1 };
 
     #[test]
     fn the_same_core_is_free_a_near_one_cheap_a_far_one_dear() {
@@ -102,6 +109,7 @@ mod tests {
     fn a_message_costs_what_lies_between_the_two_cores() {
         assert_eq!(transfer(HERE, HERE, 1024, 4, &costs()), 0);
         assert_eq!(transfer(HERE, NEAR, 1024, 4, &costs()), 14);
+        assert_eq!(transfer(HERE, BESIDE, 1024, 4, &costs()), 62);
         assert_eq!(transfer(HERE, FAR, 1024, 4, &costs()), 120);
     }
 }

@@ -5,7 +5,9 @@
 //! published confidence interval is a part of its result.
 //!
 //! Model: *bound* puts both ends of TCP_RR on the first CPU (the thread does not say how it bound them). Datagrams have
-//! netperf's 65,507 bytes; the sender sleeps when the receiver's 212,992 bytes are full, and nothing is dropped.
+//! netperf's 65,507 bytes; the receiver's 212,992 bytes take two of them, a third is dropped, and the sender never waits. The
+//! ends are of two sessions: `netserver` is a daemon. They begin rested: between its iterations, netperf waits for the
+//! receiver's time to run out, seconds after the last datagram.
 use hostsched::CpuId;
 
 use super::{Kind, Layout};
