@@ -12,6 +12,9 @@ use crate::workload::Random;
 /// How far pieces of work lie around their mean, in percent: as in the simulator.
 const SPREAD_PERCENT: u64 = 30;
 
+/// A short section under a kernel lock: `lock_hold` of `experiments/machines/generic.toml`.
+pub(crate) const HOLD_NS: u64 = 400;
+
 /// Computes for `ns`, spread around it.
 pub(crate) fn compute_around(random: &mut Random, ns: u64) {
     let width = ns * SPREAD_PERCENT / 100;

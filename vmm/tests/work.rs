@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use plan::metric;
 use plan::{Lock, Mode, RunPlan, RunRecord, RunStatus, Sched, Workload};
 use support::{kvm_usable, plan, run};
@@ -138,6 +140,24 @@ fn hackbench_works_with_every_lock_and_scheduler() {
             assert_sound(&record);
             assert!(count(&record, "lock_acquisitions") > 0);
         }
+    }
+}
+
+/// One sender and one receiver on two of eight vCPUs: nearly every message wakes a thread, most of them on an idle vCPU. A
+/// wake-up that is lost stops the group for good, and the watchdog says so.
+#[test]
+fn wake_ups_of_idle_vcpus_are_not_lost() {
+    if !kvm_usable("wake_ups_of_idle_vcpus_are_not_lost") {
+        return;
+    }
+    for sched in [Sched::Lab, Sched::Host] {
+        let mut plan =
+            RunPlan { vcpus: 8, duration_ns: 1_000_000_000, ..small(Mode::PvFlush, Workload::Hackbench, 1, sched) };
+        (plan.params.groups, plan.params.pairs, plan.params.message_ns) = (1, 1, 1000);
+        let record = run(&plan, Options { watchdog: Duration::from_secs(2), ..Options::default() });
+        tell(&record);
+        assert_sound(&record);
+        assert!(count(&record, "guest_resched_ipis") > 0 && count(&record, "guest_idle_halts") > 0);
     }
 }
 

@@ -22,7 +22,7 @@ use crate::cpu::{params, rdtsc};
 use crate::disk;
 use crate::lock::SpinLock;
 use crate::thread::{record, stopping, work_error};
-use crate::work::{compute, compute_around};
+use crate::work::{HOLD_NS, compute, compute_around};
 use crate::workload::Random;
 
 /// Look-ups of a request.
@@ -31,8 +31,6 @@ const LOOKUPS: u64 = 3;
 const CLIENTS_MAX: usize = 256;
 /// How often sums are made.
 const CHECK: u64 = 64;
-/// A short kernel section: `lock_hold` of `experiments/machines/generic.toml`.
-const HOLD_NS: u64 = 400;
 
 /// A lock, and what is counted under it with plain loads and stores.
 struct Ledger {

@@ -20,9 +20,9 @@ use abi::sync::Ordering::{AcqRel, Relaxed};
 use abi::sync::{AtomicU32, AtomicU64};
 
 use crate::cpu::{params, rdtsc};
-use crate::lock::SpinLock;
+use crate::lock::{Guard, SpinLock};
 use crate::thread::{WaitQueue, record, stopping, work_error};
-use crate::work::compute_around;
+use crate::work::{HOLD_NS, compute, compute_around};
 use crate::workload::Random;
 
 /// Messages that a queue holds: 212,992 bytes of `wmem_default`, 768 bytes an skb with 100 bytes of payload.
@@ -53,6 +53,14 @@ struct Queue {
 }
 
 const _: () = assert!(size_of::<Queue>() as u64 == PAGE_SIZE);
+
+impl Queue {
+    fn locked(&self) -> Guard<'_> {
+        let guard = self.lock.lock_irqsave();
+        compute(HOLD_NS);
+        guard
+    }
+}
 
 /// The constants.
 #[derive(Clone, Copy)]
@@ -107,7 +115,7 @@ fn send(shape: Shape, base: u32, member: u32, mut random: Random) {
     }
     for number in base..base + shape.pairs {
         let queue = queue(number);
-        let guard = queue.lock.lock_irqsave();
+        let guard = queue.locked();
         queue.senders_gone.fetch_add(1, AcqRel);
         let chain = queue.not_empty.take(1);
         drop(guard);
@@ -121,10 +129,10 @@ fn put(queue: &Queue, member: u32) {
     let number = own.load(Relaxed);
     own.store(number + 1, Relaxed);
     let lost = params().faults & FAULT_LOST_WORK != 0 && number % FAULT_PERIOD == FAULT_PERIOD - 1;
-    let mut guard = queue.lock.lock_irqsave();
+    let mut guard = queue.locked();
     while queue.len.load(Relaxed) >= QUEUE_LEN {
         queue.not_full.sleep(guard);
-        guard = queue.lock.lock_irqsave();
+        guard = queue.locked();
     }
     queue.sent.store(queue.sent.load(Relaxed) + 1, Relaxed);
     if !lost {
@@ -158,13 +166,13 @@ fn receive(shape: Shape, queue: &Queue, mut random: Random) {
 
 /// Takes the oldest message; `None` when the queue is empty and all senders have ended.
 fn take(queue: &Queue, senders: u32) -> Option<u64> {
-    let mut guard = queue.lock.lock_irqsave();
+    let mut guard = queue.locked();
     while queue.len.load(Relaxed) == 0 {
         if queue.senders_gone.load(Relaxed) == senders {
             return None;
         }
         queue.not_empty.sleep(guard);
-        guard = queue.lock.lock_irqsave();
+        guard = queue.locked();
     }
     let (first, len) = (queue.first.load(Relaxed), queue.len.load(Relaxed) - 1);
     let message = queue.ring[first as usize].load(Relaxed);

@@ -28,7 +28,7 @@ use crate::lock::SpinLock;
 use crate::preempt::Off;
 use crate::thread::{WaitQueue, record, stopping, work_error};
 use crate::window::Slot;
-use crate::work::{compute, compute_around};
+use crate::work::{HOLD_NS, compute, compute_around};
 use crate::workload::Random;
 
 /// Pages of one refill (`pcp->batch` is 31).
@@ -37,8 +37,6 @@ const BATCH: u32 = 32;
 const FORK_NS: u64 = 300_000;
 /// Longest piece of the link.
 const PIECE_NS: u64 = 500_000;
-/// A short kernel section: `lock_hold` of `experiments/machines/generic.toml`.
-const HOLD_NS: u64 = 400;
 /// Most jobs of a build.
 const JOBS_MAX: usize = 10_000;
 
