@@ -74,6 +74,18 @@ fn guests_that_misuse_the_doorbell_are_named_with_what_they_did() {
     }
 }
 
+/// What a guest may have the host remember is bounded.
+#[test]
+fn a_guest_that_floods_the_disk_is_ended() {
+    if kvm_usable("a_guest_that_floods_the_disk_is_ended") {
+        let code = [&call(0x508, 1)[..], &[OUT_DX_EAX], &call(0x50a, 0), &[OUT_DX_EAX], &AGAIN].concat();
+        let mut plan = RunPlan { vcpus: 2, duration_ns: 30_000_000_000, ..plan(Mode::Base, 1, Sched::Lab) };
+        plan.params.disk_us = 1_000_000;
+        let record = run(&plan, Options { guest_code: Some(code), watchdog: PATIENT, ..Options::default() });
+        assert_fails(&record, "guest-crash", "asked the disk with 8192 requests");
+    }
+}
+
 #[test]
 fn a_guest_exception_is_reported_with_vector_and_address() {
     if kvm_usable("a_guest_exception_is_reported_with_vector_and_address") {

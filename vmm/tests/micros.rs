@@ -118,21 +118,31 @@ fn lost_holders_and_waiters_are_counted_and_paravirt_waiters_are_kicked() {
     assert!(count(&record, metric::LOCK_KICKS) <= count(&record, metric::GUEST_KICKS));
 }
 
-/// Who only answers halts, and is found halted.
+/// Who only answers halts with nothing to do, and is found idle.
 #[test]
-fn interrupts_to_halted_vcpus_are_told_apart() {
-    if !kvm_usable("interrupts_to_halted_vcpus_are_told_apart") {
+fn interrupts_to_idle_vcpus_are_told_apart() {
+    if !kvm_usable("interrupts_to_idle_vcpus_are_told_apart") {
         return;
     }
     let mut plan = small(Workload::Ipi, Mode::Base, 1);
     plan.params.ipi_senders = 1;
-    let halted = |record: &RunRecord| record.histograms.contains_key(metric::FLUSH_ACK_HALTED);
-    let record = run_until(&plan, &Options::default(), "a halted target", halted);
+    let idle = |record: &RunRecord| record.histograms.contains_key(metric::FLUSH_ACK_IDLE);
+    let record = run_until(&plan, &Options::default(), "an idle target", idle);
     assert_sound(&record);
-    let [trips, to_halted] =
-        [metric::IPI_ROUND_TRIP, metric::FLUSH_ACK_HALTED].map(|name| record.histograms[name].count);
-    assert!(trips > 0 && to_halted <= trips + 1, "{trips} round trips, {to_halted} of them to halted vCPUs");
+    let [trips, to_idle] = [metric::IPI_ROUND_TRIP, metric::FLUSH_ACK_IDLE].map(|name| record.histograms[name].count);
+    assert!(trips > 0 && to_idle <= trips + 1, "{trips} round trips, {to_idle} of them to idle vCPUs");
     assert_eq!(record.vms[0].vcpu_records[1], 0, "the second vCPU only answers");
+}
+
+/// An initiator that halts for its flush is found halted by the next one.
+#[test]
+fn a_flush_meets_targets_that_halt_for_theirs() {
+    if !kvm_usable("a_flush_meets_targets_that_halt_for_theirs") {
+        return;
+    }
+    let plan = RunPlan { vcpus: 4, spin_budget: 10, ..small(Workload::TlbStorm, Mode::HaltKick, 1) };
+    let met = |record: &RunRecord| record.histograms.contains_key(metric::FLUSH_ACK_HALTED);
+    assert_sound(&run_until(&plan, &Options::default(), "a halted target", met));
 }
 
 /// A paravirt waiter for the page allocator's lock halts with interrupts off: it answers a flush after it was kicked.

@@ -5,21 +5,22 @@
 //! ```
 //! One record is one round trip. It measures the way there (doorbell, scheduler, injection) and the way back (a cache line), to
 //! targets that run, that have lost their CPU, or that halt: by `ipi_senders` only the first vCPUs send, and the others halt
-//! and answer. The times are in `ipi_round_trip`, and by what the target did in `flush_ack_running`, `_preempted`, `_halted`.
+//! and answer. The times are in `ipi_round_trip`, and by what the target did in `flush_ack_running`, `_preempted`, `_idle`.
 //! The vector is the flush's, because the count that its handler publishes tells whose interrupt it has answered; so a round
 //! trip includes a load of CR3. Nothing is flushed that anybody uses. Sent as an interrupt in every mode; no halting.
 
-use abi::call::Call;
+use abi::call::{Call, Report};
 use abi::params::Params;
+use abi::vcpu::Phase;
 
 use crate::cpu::{Cpu, page, rdtsc};
 use crate::flush::{Pages, SPACE, SpinHint};
 
-/// Runs until the record limit, or for ever; at once over for a vCPU that only answers.
+/// Runs until the record limit, or for ever.
 pub(super) fn run(cpu: Cpu, params: &Params) {
     let [senders, ..] = params.args;
     if cpu.index >= senders {
-        return;
+        answer(cpu);
     }
     let counters = cpu.counters();
     for step in 0.. {
@@ -28,6 +29,15 @@ pub(super) fn run(cpu: Cpu, params: &Params) {
         }
         let target = (cpu.index + 1 + step % (params.vcpus - 1).max(1)) % params.vcpus;
         round_trip(cpu, target, params.ple_window_cycles);
+    }
+}
+
+/// Has nothing to do, and is never done; as far as the record limit goes it has had its share.
+fn answer(cpu: Cpu) -> ! {
+    cpu.call(Call::Report, Report::Done as u32);
+    cpu.phase(Phase::Idle);
+    loop {
+        cpu.call(Call::Halt, 0);
     }
 }
 
