@@ -334,8 +334,9 @@ fn failures(guests: &Guests, outcome: &Outcome, cpus: u64, record: &mut RunRecor
         let errors = end.vcpus.iter().map(|vcpu| guest_counter(&vcpu.guest, "work_errors"));
         let errors = errors.fold(0, u64::saturating_add);
         if errors > 0 {
-            let message =
-                format!("the workload's own check found {errors} times that work was lost, done twice or out of order");
+            let message = format!(
+                "the workload's own check found {errors} times that work was lost, done twice or out of order, or a context damaged"
+            );
             record.failures.push(Failure { check: "work".to_owned(), message });
         }
     }

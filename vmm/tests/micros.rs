@@ -115,7 +115,8 @@ fn lost_holders_and_waiters_are_counted_and_paravirt_waiters_are_kicked() {
     let kicked = |record: &RunRecord| count(record, metric::LOCK_KICKS) > 0 && count(record, metric::LOCK_HALTS) > 0;
     let record = run_until(&busy(Lock::Pv), &options, "a kick", kicked);
     assert_sound(&record);
-    assert!(count(&record, metric::LOCK_KICKS) <= count(&record, metric::GUEST_KICKS));
+    // The counters of a vCPU are copied while it runs: each of the eight may have counted a kick that it has yet to send.
+    assert!(count(&record, metric::LOCK_KICKS) <= count(&record, metric::GUEST_KICKS) + 8);
 }
 
 /// Who only answers halts with nothing to do, and is found idle.
@@ -153,10 +154,11 @@ fn a_flush_meets_targets_that_halt_with_interrupts_off() {
     }
     let mut plan = RunPlan { vcpus: 4, lock: Lock::Pv, ..small(Workload::TlbStorm, Mode::Base, 1) };
     (plan.params.zone_hold_ns, plan.params.lock_spins) = (200_000, 10);
-    let met = |record: &RunRecord| record.histograms.contains_key(metric::FLUSH_ACK_HALTED_IRQS_OFF);
+    // A halt may have begun before the measured time, and its flush ended in it.
+    let halted = |record: &RunRecord| count(record, metric::LOCK_HALTS) > 0 && count(record, metric::LOCK_KICKS) > 0;
+    let met = |record: &RunRecord| record.histograms.contains_key(metric::FLUSH_ACK_HALTED_IRQS_OFF) && halted(record);
     let record = run_until(&plan, &Options::default(), "a target that halts with interrupts off", met);
     assert_sound(&record);
-    assert!(count(&record, metric::LOCK_HALTS) > 0 && count(&record, metric::LOCK_KICKS) > 0);
 }
 
 #[test]

@@ -26,8 +26,6 @@ pub enum Workload {
     TlbStorm = 8,
     /// IPIs from every vCPU to every other.
     Ipi = 9,
-    /// Lockless page-table walks beside flushes.
-    Gup = 10,
     /// Computes without end: a neighbour of the VMs under test.
     Spin = 64,
     /// Sleeps and computes in turn: a neighbour of the VMs under test.
@@ -49,7 +47,6 @@ impl Workload {
             7 => Self::Spinlock,
             8 => Self::TlbStorm,
             9 => Self::Ipi,
-            10 => Self::Gup,
             64 => Self::Spin,
             65 => Self::Sleeper,
             _ => return None,
@@ -273,7 +270,7 @@ mod tests {
 
     #[test]
     fn numbers_without_meaning_are_refused() {
-        assert_eq!(Params { workload: 11, ..Params::MINIMAL }.workload(), None);
+        assert_eq!(Params { workload: 10, ..Params::MINIMAL }.workload(), None);
         assert_eq!(Params { lock: 3, ..Params::MINIMAL }.lock(), None);
         assert_eq!(Params { flush: 5, ..Params::MINIMAL }.flush(), None);
         assert_eq!(Params { vcpus: 0, ..Params::MINIMAL }.geometry(), None);

@@ -38,7 +38,6 @@ pub(crate) fn start(cpu: Cpu, params: &'static Params) -> ! {
         Workload::Dbench => dbench::fits(params),
         Workload::Kernbench => kernbench::fits(params),
         Workload::Specjbb => specjbb::fits(params),
-        _ => false,
     };
     if !ready {
         cpu.stop(Report::BadParams)
