@@ -217,8 +217,13 @@ pub(crate) extern "C" fn tick_due() {
         return;
     }
     cpu.counters().timer_ticks.add(1);
+    if current() == 0 {
+        return;
+    }
+    // Preemptible, so it computes: a record may take seconds. Who waits for a lock is not, who sleeps gets no ticks.
+    cpu.counters().progress.add(1);
     let queue = queue_of(cpu.index);
-    if current() == 0 || queue.len.load(Relaxed) == 0 {
+    if queue.len.load(Relaxed) == 0 {
         return;
     }
     kick_idle_sibling(cpu);

@@ -217,7 +217,7 @@ pub(crate) fn record(since: u64) -> u64 {
     cpu.results.record_time.record(now.saturating_sub(since));
     cpu.counters().records.add(1);
     cpu.counters().progress.add(1);
-    if params().record_limit != 0 && cpu.counters().progress.get() >= params().record_limit {
+    if params().record_limit != 0 && cpu.counters().records.get() >= params().record_limit {
         STOPPING.store(1, Relaxed);
     }
     now

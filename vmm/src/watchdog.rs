@@ -1,7 +1,7 @@
 //! The watchdog: VMs that make no progress, and halts that outlive a set kick latch.
 //!
-//! Progress is a number that the guest keeps for this purpose (`Counters::progress`): it grows with every record, and
-//! with doorbells where there are no records. It is untrusted; a guest that fakes it only fools its own run.
+//! Progress is a number that the guest keeps for this purpose (`Counters::progress`): it grows with every record,
+//! with doorbells where there are no records, and with ticks that a thread computed through. It is untrusted; a guest that fakes it only fools its own run.
 
 use plan::Failure;
 

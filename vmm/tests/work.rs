@@ -161,6 +161,20 @@ fn wake_ups_of_idle_vcpus_are_not_lost() {
     }
 }
 
+/// A collection of several seconds, in which no transaction is completed, is no hang.
+#[test]
+fn long_computing_does_not_alarm_the_watchdog() {
+    if !kvm_usable("long_computing_does_not_alarm_the_watchdog") {
+        return;
+    }
+    let mut plan = RunPlan { duration_ns: 2_500_000_000, ..small(Mode::Base, Workload::Specjbb, 1, Sched::Host) };
+    (plan.params.heap_transactions, plan.params.collection_us) = (1, 8_000_000);
+    let record = run(&plan, Options { watchdog: Duration::from_secs(1), ..Options::default() });
+    assert_sound(&record);
+    let records: u64 = record.vms.iter().map(|vm| vm.records).sum();
+    assert!(records <= 16, "{records} transactions: the collections took their time");
+}
+
 /// The sizes of the published runs: 320 threads of hackbench, 16 warehouses.
 #[test]
 fn the_defaults_work_with_four_vms() {

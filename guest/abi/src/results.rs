@@ -50,7 +50,8 @@ impl Counter {
 counters! {
     /// Records completed.
     records,
-    /// Progress for the watchdog: turns, or doorbells.
+    /// Progress for the watchdog: turns, or doorbells; where the guest has threads, records, and ticks that a thread computed
+    /// through.
     progress,
     /// Flushes of all vCPUs completed.
     flushes,
