@@ -17,6 +17,7 @@ mod run;
 mod run_args;
 mod shell;
 mod sim_args;
+mod soak;
 mod swarm;
 mod sweep;
 mod trace;
@@ -37,6 +38,7 @@ pub use reproduce::{Published, ReproduceArgs};
 pub use run_args::{EngineChoice, Format, RUN_EXAMPLES, RunArgs};
 pub use shell::{CompletionsArgs, ManArgs};
 pub use sim_args::SimulatorArgs;
+pub use soak::{SoakArgs, SoakEngine};
 pub use swarm::SwarmArgs;
 pub use sweep::{SWEEP_EXAMPLES, SweepArgs};
 pub use trace::{SUMMARY_SCHEMA, SummaryArgs, TraceArgs, TraceOptions};
@@ -87,6 +89,8 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Check the simulator: random hosts, guests, modes and faults by seed (exit code 1 if a check fails)
     Swarm(SwarmArgs),
+    /// Run random plans on real guests and in the simulator, and look for what was lost or left behind
+    Soak(SoakArgs),
     /// Read recorded traces, ours and those of trace-cmd and perf
     Trace(TraceArgs),
     /// Write a result in the format of another tool
@@ -123,6 +127,7 @@ pub fn execute(cli: &Cli, arguments: &[String]) -> Result<Exit, Error> {
         Command::Topology(args) => topology(args),
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Swarm(args) => swarm::swarm(args),
+        Command::Soak(args) => soak::soak(args, arguments),
         Command::Trace(args) => trace::trace(args),
         Command::Export(args) => export::export(args),
         Command::Report(args) => report::report(args),

@@ -27,6 +27,7 @@ pub mod result;
 pub mod row;
 pub mod schema;
 pub mod simulator;
+pub mod soak;
 pub mod store;
 pub mod sweep;
 pub mod table;

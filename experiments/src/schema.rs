@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema};
 use crate::compare::Comparison;
 use crate::reproduce::Reproduction;
 use crate::result::ResultFile;
+use crate::soak;
 use crate::sweep::SweepFile;
 
 /// A published schema.
@@ -26,6 +27,7 @@ pub const PUBLISHED: &[Published] = &[
     Published { name: crate::result::SCHEMA, file: "vmmlab.result-1.json", make: of::<ResultFile> },
     Published { name: crate::compare::SCHEMA, file: "vmmlab.compare-1.json", make: of::<Comparison> },
     Published { name: crate::reproduce::SCHEMA, file: "vmmlab.reproduce-1.json", make: of::<Reproduction> },
+    Published { name: soak::SCHEMA, file: "vmmlab.soak-1.json", make: of::<soak::Summary> },
     Published { name: crate::sweep::SWEEP_SCHEMA, file: "vmmlab.sweep-1.json", make: of::<SweepFile> },
 ];
 

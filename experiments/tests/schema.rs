@@ -150,6 +150,8 @@ fn what_is_printed_satisfies_its_schema() {
     fs::write(root.path().join("x.toml"), file).unwrap();
     let sweep = json_of(root.path(), "sweep x.toml --format json --out sweep");
     assert_eq!(check(&schema("vmmlab.sweep-1.json"), &sweep), Vec::<String>::new());
+    let soak = json_of(root.path(), "soak --for 60s --plans 3 --seed 1 --engine sim --format json");
+    assert_eq!(check(&schema("vmmlab.soak-1.json"), &soak), Vec::<String>::new());
 }
 
 #[test]

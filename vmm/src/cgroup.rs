@@ -146,6 +146,15 @@ impl Drop for RunCgroup {
     }
 }
 
+/// How many directories of runs this process has below its cgroup: none when no run is under way.
+#[must_use]
+pub fn of_this_process() -> usize {
+    let Ok(home) = Home::find(None) else { return 0 };
+    let prefix = format!("vmmlab-{}-", std::process::id());
+    let entries = fs::read_dir(home.path()).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count()
+}
+
 /// Makes one threaded cgroup.
 fn threaded(dir: &Path) -> Result<(), CgroupError> {
     fs::create_dir(dir).map_err(CgroupError::refused("create", dir))?;
