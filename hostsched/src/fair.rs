@@ -168,6 +168,19 @@ impl Rq {
         e.vruntime = e.vruntime.max(vruntime);
     }
 
+    /// Brings a group and its share up to date after a task joined or left below it.
+    #[inline]
+    fn update_group_load<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot, se: Slot) {
+        let tracked = self.tracks_entities();
+        if !tracked {
+            self.update_cfs_load(cx.host, queue, false);
+        }
+        self.update_cfs_shares(cx, queue);
+        if tracked {
+            self.update_entity_load_avg(cx, se, true);
+        }
+    }
+
     /// Puts one entity on its queue (`enqueue_entity`, 3.4).
     #[inline]
     fn enqueue_entity<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot, se: Slot, how: Enqueue) {
@@ -179,8 +192,9 @@ impl Rq {
         self.update_curr(cx, queue);
         if self.tracks_entities() {
             self.enqueue_load_avg(cx, se, how);
+        } else {
+            self.update_cfs_load(cx.host, queue, false);
         }
-        self.update_cfs_load(cx.host, queue, false);
         self.account_entity_enqueue(queue, se);
         self.update_cfs_shares(cx, queue);
         if how != Enqueue::Move {
@@ -201,7 +215,8 @@ impl Rq {
     #[inline]
     fn dequeue_entity<T: Trace>(&mut self, cx: &mut Cx<'_, T>, queue: Slot, se: Slot, how: Dequeue) {
         self.update_curr(cx, queue);
-        if self.tracks_entities() {
+        let tracked = self.tracks_entities();
+        if tracked {
             self.dequeue_load_avg(cx, se, how);
         }
         let is_curr = self.cfs[queue.i()].curr == se;
@@ -214,7 +229,9 @@ impl Rq {
             self.cfs[queue.i()].timeline.remove(key, se);
         }
         self.ents[se.i()].on_rq = false;
-        self.update_cfs_load(cx.host, queue, false);
+        if !tracked {
+            self.update_cfs_load(cx.host, queue, false);
+        }
         self.account_entity_dequeue(queue, se);
         if how == Dequeue::Move {
             let base = self.cfs[queue.i()].min_vruntime;
@@ -241,11 +258,7 @@ impl Rq {
         while !se.is_nil() {
             let queue = self.ents[se.i()].queue;
             self.cfs[queue.i()].h_nr_running += 1;
-            self.update_cfs_load(cx.host, queue, false);
-            self.update_cfs_shares(cx, queue);
-            if self.tracks_entities() {
-                self.update_entity_load_avg(cx, se, true);
-            }
+            self.update_group_load(cx, queue, se);
             se = queue;
         }
         self.publish_load(cx.host);
@@ -275,11 +288,7 @@ impl Rq {
         while !se.is_nil() {
             let queue = self.ents[se.i()].queue;
             self.cfs[queue.i()].h_nr_running -= 1;
-            self.update_cfs_load(cx.host, queue, false);
-            self.update_cfs_shares(cx, queue);
-            if self.tracks_entities() {
-                self.update_entity_load_avg(cx, se, true);
-            }
+            self.update_group_load(cx, queue, se);
             se = queue;
         }
         self.publish_load(cx.host);

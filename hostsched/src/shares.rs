@@ -20,12 +20,12 @@ use crate::trace::Trace;
 use crate::weight::{LoadWeight, MIN_SHARES};
 
 impl Rq {
-    /// Brings a group queue's load average up to date (`update_cfs_load`, 3.4), unless entities are tracked one by one:
-    /// then [`crate::load_avg`] does it, at its own times. `global` adds any change to the group's
-    /// sum, else only one above an eighth.
+    /// Brings a group queue's load average up to date (`update_cfs_load`, 3.4). `global` adds any change to the group's
+    /// sum, else only one above an eighth. Where entities are tracked one by one, [`crate::load_avg`] does this, at its own
+    /// times.
     #[inline]
     pub(crate) fn update_cfs_load(&mut self, host: &Host, queue: Slot, global: bool) {
-        if queue.is_nil() || self.tracks_entities() {
+        if queue.is_nil() {
             return;
         }
         let period = host.config().sysctls.shares_window.0;
