@@ -277,7 +277,14 @@ impl<'a> Band<'a> {
 
     /// COST and WHY: medians of every mode.
     fn medians(&self, page: &mut String) {
-        for (name, band) in [("cost", bands::COST), ("neighbour", bands::NEIGHBOUR), ("why", bands::WHY)] {
+        let bands = [
+            ("cost", bands::COST),
+            ("neighbour", bands::NEIGHBOUR),
+            ("why", bands::WHY),
+            ("locks", bands::LOCKS),
+            ("flushes", bands::ACKS),
+        ];
+        for (name, band) in bands {
             let columns: Vec<Column> = band
                 .iter()
                 .map(|column| {

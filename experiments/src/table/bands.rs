@@ -60,10 +60,30 @@ pub(super) const WHY: &[Narrow] = &[
     column("marks/", "flush", "marks_per_flush"),
     column("kicks", "/s", "kicks_per_s"),
     column("yields", "/s", "yields_per_s"),
-    column("lock-h.", "preem./s", "lock_holder_preemptions_per_s"),
     column("runq wait", "p50", "runqueue_wait_p50"),
     column("gang", "cover", "gang_coverage"),
     column("idle", "", "idle"),
+    column("round trip", "p50", "ipi_round_trip_p50"),
+    column("", "p99", "ipi_round_trip_p99"),
+];
+
+/// Spinlocks of the guest: how long they are waited for, and who loses its CPU meanwhile.
+pub(super) const LOCKS: &[Narrow] = &[
+    column("lock wait", "p50", "lock_wait_p50"),
+    column("", "p99", "lock_wait_p99"),
+    column("holder", "preem./s", "lock_holder_preemptions_per_s"),
+    column("waiter", "preem./s", "lock_waiter_preemptions_per_s"),
+    column("halts", "/s", "lock_halts_per_s"),
+    column("kicks", "/s", "lock_kicks_per_s"),
+];
+
+/// How long a flush waits for a target, by what that one did when the interrupt was sent.
+pub(super) const ACKS: &[Narrow] = &[
+    column("ack p50", "running", "flush_ack_running_p50"),
+    column("", "preempted", "flush_ack_preempted_p50"),
+    column("", "halted", "flush_ack_halted_p50"),
+    column("", "irqs off", "flush_ack_halted_irqs_off_p50"),
+    column("", "idle", "flush_ack_idle_p50"),
 ];
 
 /// Every metric in words, by band: what `vmmlab list` prints.
@@ -87,7 +107,14 @@ mod tests {
 
     #[test]
     fn every_column_is_a_metric_of_its_band() {
-        for (columns, family) in [(COST, Family::Cost), (NEIGHBOUR, Family::Cost), (WHY, Family::Why)] {
+        let bands = [
+            (COST, Family::Cost),
+            (NEIGHBOUR, Family::Cost),
+            (WHY, Family::Why),
+            (LOCKS, Family::Why),
+            (ACKS, Family::Why),
+        ];
+        for (columns, family) in bands {
             for column in columns {
                 assert_eq!(metric::find(column.id).map(|metric| metric.family), Some(family), "{}", column.id);
             }

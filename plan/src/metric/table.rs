@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use super::{
     DISPATCH, Direction, EXITS, FLUSH_ACK_HALTED, FLUSH_ACK_HALTED_IRQS_OFF, FLUSH_ACK_IDLE, FLUSH_ACK_PREEMPTED,
     FLUSH_ACK_RUNNING, FLUSH_IPIS, FLUSH_MARKS, FLUSH_WAIT, FLUSHES, FORCED_IDLE_NS, Family, GANG_IPIS, GUEST_HALTS,
-    GUEST_KICKS, IN_RUN_MAX, IPI_DELIVERY, IPI_ROUND_TRIP, LOCK_HOLDER_PREEMPTIONS, LOCK_WAIT, LOCK_WAITER_PREEMPTIONS,
-    MIGRATIONS, Metric, NEIGHBOUR_WAKE, RUNQUEUE_WAIT, SCHED_IDLE_NS, SPIN_HINTS, SWITCHES, Scale, Source, WAKEUPS,
-    YIELDS,
+    GUEST_KICKS, IN_RUN_MAX, IPI_DELIVERY, IPI_ROUND_TRIP, LOCK_HALTS, LOCK_HOLDER_PREEMPTIONS, LOCK_KICKS, LOCK_WAIT,
+    LOCK_WAITER_PREEMPTIONS, MIGRATIONS, Metric, NEIGHBOUR_WAKE, RUNQUEUE_WAIT, SCHED_IDLE_NS, SPIN_HINTS, SWITCHES,
+    Scale, Source, WAKEUPS, YIELDS,
 };
 
 /// Every metric with a definition, in the order of the page.
@@ -301,6 +301,22 @@ pub static METRICS: &[Metric] = &{
             Why,
             From::P99(name(LOCK_WAIT)),
             "99th percentile of that time.",
+        ),
+        metric(
+            ["lock_halts_per_s", "lock halts/s", "1/s"],
+            Neither,
+            (5.0, Percent),
+            Why,
+            From::PerSecond(name(LOCK_HALTS)),
+            "Times that a vCPU halted because a spinlock did not come.",
+        ),
+        metric(
+            ["lock_kicks_per_s", "lock kicks/s", "1/s"],
+            Neither,
+            (5.0, Percent),
+            Why,
+            From::PerSecond(name(LOCK_KICKS)),
+            "Kicks of such a vCPU by the one that let go.",
         ),
         metric(
             ["ple_exits_per_s", "PLE exits/s", "1/s"],
