@@ -127,9 +127,12 @@ impl HistogramSummary {
         let byte = |at| hex.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
         let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(byte).collect();
         let bytes = bytes?;
-        // Cookie, length of the payload, offset, then the digits: all big-endian.
+        // Cookie, length of the payload, offset, then the digits and the lowest value: all big-endian. The reader would make
+        // room for as long a payload as the length says.
+        let length = u32::from_be_bytes(bytes.get(4..8)?.try_into().ok()?);
         let digits = u32::from_be_bytes(bytes.get(12..16)?.try_into().ok()?);
-        if digits > DIGITS_MAX {
+        let lowest = u64::from_be_bytes(bytes.get(16..24)?.try_into().ok()?);
+        if length as usize > bytes.len() || digits > DIGITS_MAX || lowest > LOWEST_MAX {
             return None;
         }
         Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
@@ -138,6 +141,10 @@ impl HistogramSummary {
 
 /// Longest encoding that is decoded, in bytes: 64-bit values at three digits take at most 9 bytes for each of 57,344 counts.
 const ENCODED_MAX: usize = 1 << 20;
+
+/// Largest value that a histogram may not tell from 0: the engines use 1 ns. From 2^53 up the reader's own arithmetic
+/// overflows, and it never ends.
+const LOWEST_MAX: u64 = 1 << 40;
 
 /// Most significant digits: the engines record three. Each more takes ten times the memory.
 const DIGITS_MAX: u32 = 3;
@@ -165,6 +172,24 @@ mod tests {
         for hex in [None, Some(""), Some("1c"), Some("1c8"), Some("zz"), Some("é"), Some("1c849303ffff")] {
             assert_eq!(with(hex).whole(), None, "{hex:?}");
         }
+    }
+
+    /// Five digits take a hundred megabytes, whatever they hold.
+    #[test]
+    fn a_histogram_of_more_digits_than_ours_or_of_impossible_length_gives_none() {
+        let mut fine = Histogram::<u64>::new(5).unwrap();
+        fine.record(7).unwrap();
+        assert_eq!(HistogramSummary::of(&fine).whole(), None);
+        let mut one = Histogram::<u64>::new_with_bounds(1, 1_000_000, 3).unwrap();
+        one.record(9).unwrap();
+        let hex = HistogramSummary::of(&one).hdr_v2_hex.unwrap();
+        let roomy = format!("{}ffffffff{}", &hex[..8], &hex[16..]);
+        assert_eq!(HistogramSummary { hdr_v2_hex: Some(roomy), ..HistogramSummary::of(&one) }.whole(), None);
+        let endless = format!("{}{:016x}{:016x}{}", &hex[..32], 1_u64 << 60, u64::MAX, &hex[64..]);
+        assert_eq!(HistogramSummary { hdr_v2_hex: Some(endless), ..HistogramSummary::of(&one) }.whole(), None);
+        let long =
+            HistogramSummary { hdr_v2_hex: Some("0".repeat(2 * ENCODED_MAX + 2)), ..HistogramSummary::of(&fine) };
+        assert_eq!(long.whole(), None);
     }
 }
 
