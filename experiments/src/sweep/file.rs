@@ -188,6 +188,9 @@ impl ExperimentFile {
             if key == "engine" {
                 return Err("[axes] engine: a sweep has one engine; put it in [run], or make two sweeps".into());
             }
+            if list.len() > POINTS_MAX {
+                return Err(format!("[axes] {key} has {} values, more than {POINTS_MAX}: leave some out", list.len()));
+            }
             let list: Vec<_> = list.iter().map(|value| checked("axes", key, value)).collect::<Result<_, _>>()?;
             if let Some(twice) = (1..list.len()).find(|i| list[..*i].contains(&list[*i])) {
                 return Err(format!("[axes] {key} has {} twice; name each value once", list[twice].0));
@@ -371,6 +374,8 @@ mod tests {
         let list = (1..=200).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
         let text = format!("name = \"x\"\n[axes]\nvms = [{list}]\nblocks = [{list}]\nseed = [{list}]\n");
         assert!(points(&text).unwrap_err().contains("8000000 combinations, more than 10000"));
+        let long = format!("name = \"x\"\n[axes]\nvms = [{}]\n", "1,".repeat(100_000));
+        assert!(points(&long).unwrap_err().contains("vms has 100000 values, more than 10000"));
     }
 
     proptest! {
