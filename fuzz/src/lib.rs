@@ -9,7 +9,7 @@
 //! Every target is an ordinary test with an engine of bolero's behind it:
 //!
 //! ```text
-//!   cargo test -p fuzz --release                                   2,000 random inputs each
+//!   cargo test -p fuzz --release                                   500 random inputs each
 //!   VMMLAB_FUZZ_ITERATIONS=500000 cargo test -p fuzz --release     as many as one likes
 //!   cargo bolero test -p fuzz trace_text                           the same target under libFuzzer, AFL, honggfuzz
 //! ```
@@ -40,7 +40,7 @@ pub use mutate::{LIST_WORDS, Script, bytes, mutate, text};
 pub use scratch::Scratch;
 
 /// Runs of a target without the environment variable.
-const ITERATIONS: usize = 2_000;
+const ITERATIONS: usize = 500;
 
 /// The environment variable that says how many inputs each target runs.
 pub const ITERATIONS_VARIABLE: &str = "VMMLAB_FUZZ_ITERATIONS";

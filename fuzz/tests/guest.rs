@@ -174,8 +174,11 @@ fn read_results(memory: &GuestMemory, input: &[u8]) {
     after.1.add_since(&before.1, tsc_khz, &mut sum);
     after.2.add_since(&before.2, tsc_khz, &mut sum);
     assert!(sum.len() <= 2 * BUCKETS as u64 * u64::from(u32::MAX));
-    let summary = HistogramSummary::of(&sum);
-    assert_eq!(summary.whole().map_or(0, |whole| whole.len()), sum.len());
+    // Encoding takes most of the time, and does not depend on who counted.
+    if script.one_in(32) {
+        let summary = HistogramSummary::of(&sum);
+        assert_eq!(summary.whole().map_or(0, |whole| whole.len()), sum.len());
+    }
     let change = |at: usize| after.0[at].saturating_sub(before.0[at]);
     let _ = (0..Counters::NAMES.len()).map(change).fold(0, u64::saturating_add);
     let _ = cycles_to_ns(after.0[0], tsc_khz);
