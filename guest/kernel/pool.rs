@@ -83,6 +83,11 @@ impl Pool {
         self.free.pop()
     }
 
+    /// Gives a set back at once, whoever still walks: the fault that `gup` is there to show.
+    pub(crate) fn give_early(&mut self, set: Set) {
+        self.free.push(set);
+    }
+
     /// Gives a set back, after the flush that followed its unmapping.
     pub(crate) fn give(&mut self, set: Set) {
         let mut waiting = Waiting { set, walkers: 0, seqs: [0; VCPUS_MAX as usize] };

@@ -8,7 +8,7 @@
 //! | `flush_handler` | vector 0xf0 | flush, acknowledge, kick |
 //! | `flush_handler_lost` | the same under `--inject lost-flush` | acknowledge, kick |
 //! | `timer_handler` | vector 0xec | preemption off: set need_resched; else go on in `preempt_trampoline` (ring 3) |
-//! | `exception_stubs` | exceptions 0 to 31, 16 bytes each | `gate_flush`, `gate_halt` (#UD), `probe_read` (#PF), else report |
+//! | `exception_stubs` | exceptions 0 to 31, 16 bytes each | `gate_flush`, `gate_halt`, `gate_walk` (#UD), `probe_read` (#PF), else report |
 //!
 //! Order in the flush handler: the generation is read before CR3 is loaded and published after it, so that the
 //! acknowledgement covers only flushes whose cleared entries this flush has seen. Then `waiters` is taken by an
@@ -37,6 +37,9 @@ unsafe extern "C" {
     pub(crate) safe fn gate_flush();
     /// `Call::Halt` from ring 0, with interrupts off: only a kick ends it, or nothing at all.
     pub(crate) safe fn gate_halt();
+    /// Looks at a page-table entry and reads the stamp of its frame, and again `turns` turns of a loop later (at least one), all
+    /// with interrupts off; zeroes if the entry is clear.
+    pub(crate) fn gate_walk(entry: u64, turns: u64) -> Walked;
     /// Reads 8 bytes; a page fault gives `ok = 0` instead of an exception. Nothing is read that `address` does not map.
     pub(crate) safe fn probe_read(address: u64) -> Probe;
 }
@@ -46,6 +49,15 @@ unsafe extern "C" {
 pub(crate) struct Probe {
     pub(crate) value: u64,
     pub(crate) ok: u64,
+}
+
+/// What [`gate_walk`] found, in the two registers of a C return value.
+#[repr(C)]
+pub(crate) struct Walked {
+    /// The stamp at the end of the walk.
+    pub(crate) last: u64,
+    /// The stamp at its beginning.
+    pub(crate) first: u64,
 }
 
 /// Function addresses as the header wants them.
@@ -198,7 +210,7 @@ global_asm!(
     "    stub_plain 31",
     "end exception_stubs",
 
-    // For the gates, rcx, or rax and rdx, are the caller's loss: the C ABI lets a function change them.
+    // For the gates, rax, rcx, rdx and rsi are the caller's loss: the C ABI lets a function change them.
     "function exception_ud",
     "    cmp qword ptr [rsp], offset .Lgate_site",
     "    jne 1f",
@@ -214,7 +226,20 @@ global_asm!(
     "    out dx, eax",
     "    add qword ptr [rsp], 2",
     "    iretq",
-    "2:  push 0",
+    "2:  cmp qword ptr [rsp], offset .Lwalk_site",
+    "    jne 5f",
+    "    xor edx, edx",
+    "    mov rax, [rdi]",
+    "    mov rcx, {frame_mask}",
+    "    and rax, rcx",
+    "    jz 4f",
+    "    mov rdx, [rax]",
+    "3:  dec rsi",
+    "    jnz 3b",
+    "    mov rax, [rax]",
+    "4:  add qword ptr [rsp], 2",
+    "    iretq",
+    "5:  push 0",
     "    push 6",
     "    jmp exception_report",
     "end exception_ud",
@@ -260,6 +285,12 @@ global_asm!(
     "    ud2",
     "    ret",
     "end gate_flush",
+
+    "function gate_walk",
+    ".Lwalk_site:",
+    "    ud2",
+    "    ret",
+    "end gate_walk",
 
     "function gate_halt",
     ".Lhalt_site:",
@@ -320,6 +351,7 @@ global_asm!(
     ".popsection",
 
     main = sym crate::main,
+    frame_mask = const crate::window::ADDRESS,
     thread_main = sym crate::thread::thread_main,
     tick_due = sym crate::runqueue::tick_due,
     preempt_count = const offset_of!(VcpuPage, sched.0.preempt_count),

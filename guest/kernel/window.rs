@@ -10,8 +10,11 @@ use abi::layout::{Geometry, PAGE_SIZE};
 use abi::sync::AtomicU64;
 use abi::sync::Ordering::{Acquire, Relaxed, Release};
 
+use crate::stubs::gate_walk;
+
 const PRESENT_WRITE_USER: u64 = 7;
-const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+/// The frame's address in a page-table entry.
+pub(crate) const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
 /// Bytes at the start of each page of a chunk that the workload leaves alone: the stamp and its cache line.
 pub(crate) const STAMP_BYTES: u64 = 64;
@@ -125,6 +128,15 @@ impl Slot {
         let entry = self.entry(page).load(Acquire);
         (entry != 0).then_some(entry & ADDRESS)
     }
+}
+
+/// A walk by hand with interrupts off, `turns` turns long: the stamps that it found in the frame of `page` at its beginning
+/// and at its end, or `None` if nothing was mapped.
+pub(crate) fn walk_with_interrupts_off(slot: Slot, page: u32, turns: u32) -> Option<(Stamp, Stamp)> {
+    // SAFETY: the entry is one of the slot's leaf table, and what stands there is 0 or a frame of the pool: ring 0 reads
+    // identity-mapped memory that exists for ever. Unsafe because it takes addresses.
+    let walked = unsafe { gate_walk(slot.entry(page).as_ptr() as u64, u64::from(turns.max(1))) };
+    (walked.first != 0).then_some((Stamp(walked.first), Stamp(walked.last)))
 }
 
 /// The stamp word of a frame, through the identity map.

@@ -24,6 +24,8 @@ named! {
     Inject, "fault" {
         /// The flush handler acknowledges without flushing.
         LostFlush = "lost-flush",
+        /// Frames are free as soon as their flush has ended, whoever still walks the page tables (workload gup).
+        EarlyFree = "early-free",
     }
 }
 
@@ -148,6 +150,9 @@ pub enum PlanError {
         /// The workload.
         workload: Workload,
     },
+    /// Frames are to be freed under walkers, and nobody walks.
+    #[error("--inject early-free acts on walkers, and workload {0} has none: take --workload gup")]
+    NoWalks(Workload),
     /// The axes contradict each other.
     #[error(transparent)]
     Axes(#[from] ModeError),
@@ -244,6 +249,11 @@ impl RunPlan {
         }
         if self.workload == Workload::Ipi {
             range("--vcpus of workload ipi", self.vcpus.into(), 2, 64)?;
+        }
+        if self.workload == Workload::Gup {
+            range("--vcpus of workload gup", self.vcpus.into(), 2, 64)?;
+        } else if self.inject == Some(Inject::EarlyFree) {
+            return Err(PlanError::NoWalks(self.workload));
         }
         let threads = u64::from(self.vms) * self.params.threads(self.workload, self.vcpus);
         if threads > Self::THREADS_TOTAL_MAX {

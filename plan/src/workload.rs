@@ -31,6 +31,8 @@ named! {
         TlbStorm = "tlb-storm",
         /// Interrupts between vCPUs, there and back.
         Ipi = "ipi",
+        /// Lockless page-table walks with interrupts off, while the pages are unmapped and freed.
+        Gup = "gup",
     }
 }
 
@@ -110,6 +112,11 @@ impl Workload {
                 "each vCPU interrupts each sibling in turn, and waits for its answer",
                 "anything but the interrupt",
             ),
+            Self::Gup => (
+                "walks",
+                "each vCPU unmaps and frees pages, and walks to its siblings' with interrupts off and no lock",
+                "reads through the TLB: real guests only",
+            ),
         };
         About { records, text, caveat }
     }
@@ -117,7 +124,13 @@ impl Workload {
     /// True where the guest takes spinlocks, so that [`Lock`] matters.
     #[must_use]
     pub const fn has_locks(self) -> bool {
-        !matches!(self, Self::Ebizzy | Self::Specjbb | Self::Flush | Self::Ipi)
+        !matches!(self, Self::Ebizzy | Self::Specjbb | Self::Flush | Self::Ipi | Self::Gup)
+    }
+
+    /// True if the simulator has it, too: its page tables are not walked.
+    #[must_use]
+    pub const fn is_simulated(self) -> bool {
+        !matches!(self, Self::Gup)
     }
 
     /// Its constants.
@@ -188,13 +201,13 @@ macro_rules! params {
 
 params! {
     /// Pages of one chunk (4 KiB each).
-    chunk_pages = 16 "pages", 1..=1024, "--chunk-pages", [Ebizzy, TlbStorm];
+    chunk_pages = 16 "pages", 1..=1024, "--chunk-pages", [Ebizzy, TlbStorm, Gup];
     /// Search passes over the chunk's copy: the computing share of a record.
     search_passes = 24 "passes", 0..=100_000, "--search-passes", [Ebizzy];
     /// Of 1,000 records, how many end in a flush of all vCPUs.
     flush_per_mille = 1000 "per mille", 0..=1000, "--flush-per-mille", [Ebizzy];
     /// Logical guest threads a vCPU.
-    threads_per_vcpu = 2 "threads", 1..=16, "--threads-per-vcpu", [Ebizzy, Flush, TlbStorm];
+    threads_per_vcpu = 2 "threads", 1..=16, "--threads-per-vcpu", [Ebizzy, Flush, TlbStorm, Gup];
 
     /// Groups, each with queues of its own.
     groups = 8 "groups", 1..=64, "--param groups", [Hackbench];
@@ -244,6 +257,9 @@ params! {
 
     /// vCPUs of a VM that send; the others halt and answer.
     ipi_senders = 64 "vCPUs", 1..=64, "--param ipi_senders", [Ipi];
+
+    /// Turns of a two-instruction loop between the two looks of a walk, with interrupts off.
+    walk_turns = 50 "turns", 1..=100_000, "--param walk_turns", [Gup];
 }
 
 impl WorkloadParams {
@@ -266,7 +282,9 @@ impl WorkloadParams {
     pub fn threads(&self, workload: Workload, vcpus: u32) -> u64 {
         let vcpus = u64::from(vcpus);
         match workload {
-            Workload::Ebizzy | Workload::Flush | Workload::TlbStorm => vcpus * u64::from(self.threads_per_vcpu),
+            Workload::Ebizzy | Workload::Flush | Workload::TlbStorm | Workload::Gup => {
+                vcpus * u64::from(self.threads_per_vcpu)
+            }
             Workload::Hackbench => 2 * u64::from(self.groups) * u64::from(self.pairs),
             // make itself, and the processes that it runs.
             Workload::Kernbench => 1 + u64::from(self.jobs),

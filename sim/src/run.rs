@@ -66,6 +66,10 @@ impl Engine for Sim {
             let why = "--sched host has no meaning in the simulator: there is no kernel below it; use --sched lab";
             return Err(EngineError::BadPlan(why.into()));
         }
+        if !plan.workload.is_simulated() {
+            let why = format!("workload {} walks real page tables: it needs --engine kvm", plan.workload);
+            return Err(EngineError::BadPlan(why));
+        }
         let world = World::new(&self.machine, plan, self.options);
         let mut world = world.map_err(|error| EngineError::BadPlan(error.to_string()))?;
         world.expect_faults(&self.faults);

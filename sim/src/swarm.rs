@@ -122,7 +122,8 @@ fn small_workloads(rng: &mut Stream) -> WorkloadParams {
 
 fn plan(rng: &mut Stream, seed: u64, cpus: u32, long: bool) -> RunPlan {
     let used = if rng.per_mille(700) { cpus } else { 1 + small(rng, cpus) };
-    let workload = pick(rng, Workload::ALL);
+    let simulated: Vec<Workload> = Workload::ALL.iter().copied().filter(|w| w.is_simulated()).collect();
+    let workload = pick(rng, &simulated);
     let lock = if workload.has_locks() { pick(rng, Lock::ALL) } else { Lock::Ticket };
     let others = small_workloads(rng);
     let sysctl = |rng: &mut Stream, odds, from: &[u64]| rng.per_mille(odds).then(|| pick(rng, from));

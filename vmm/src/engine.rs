@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use abi::layout::{FLUSH_VECTOR, Geometry};
 use abi::params::{
-    ARGS, FAULT_BROKEN_LOCK, FAULT_LOST_WORK, Flush as GuestFlush, Lock as GuestLock, Params, Workload as GuestWorkload,
+    ARGS, FAULT_BROKEN_LOCK, FAULT_EARLY_FREE, FAULT_LOST_WORK, Flush as GuestFlush, Lock as GuestLock, Params,
+    Workload as GuestWorkload,
 };
 use crossbeam::channel::{Sender, unbounded};
 use hostsched::CpuId;
@@ -141,7 +142,8 @@ impl Kvm {
             heap_pages: heap_pages(plan),
             loops_per_ms: if computes(workload) { loops_per_ms() } else { 0 },
             faults: if self.options.broken_lock { FAULT_BROKEN_LOCK } else { 0 }
-                | if self.options.lost_work { FAULT_LOST_WORK } else { 0 },
+                | if self.options.lost_work { FAULT_LOST_WORK } else { 0 }
+                | if plan.inject == Some(Inject::EarlyFree) { FAULT_EARLY_FREE } else { 0 },
             args: args(plan),
             ple_window_cycles: if plan.axes.spin == Spin::Ple { plan.ple_window_cycles } else { 0 },
             record_limit: self.options.record_limit,
@@ -257,7 +259,8 @@ impl Kvm {
 
 /// True if the guest computes for times of the plan.
 const fn computes(workload: GuestWorkload) -> bool {
-    !matches!(workload, GuestWorkload::Ebizzy | GuestWorkload::Flush | GuestWorkload::Doorbell | GuestWorkload::Ipi)
+    use GuestWorkload as G;
+    !matches!(workload, G::Ebizzy | G::Flush | G::Doorbell | G::Ipi | G::Gup)
 }
 
 /// Threads of the guest's scheduler; none where each vCPU runs its own loop.
@@ -307,6 +310,7 @@ const fn guest_workload(workload: Workload) -> GuestWorkload {
         Workload::Spinlock => GuestWorkload::Spinlock,
         Workload::TlbStorm => GuestWorkload::TlbStorm,
         Workload::Ipi => GuestWorkload::Ipi,
+        Workload::Gup => GuestWorkload::Gup,
         Workload::Hackbench => GuestWorkload::Hackbench,
         Workload::Specjbb => GuestWorkload::Specjbb,
         Workload::Dbench => GuestWorkload::Dbench,

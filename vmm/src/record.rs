@@ -339,6 +339,12 @@ fn failures(guests: &Guests, outcome: &Outcome, cpus: u64, record: &mut RunRecor
             );
             record.failures.push(Failure { check: "work".to_owned(), message });
         }
+        let hazards = end.vcpus.iter().map(|vcpu| guest_counter(&vcpu.guest, "gup_hazards"));
+        let hazards = hazards.fold(0, u64::saturating_add);
+        if hazards > 0 {
+            let message = format!("{hazards} walks with interrupts off found their frame reused before they ended");
+            record.failures.push(Failure { check: "gup-hazard".to_owned(), message });
+        }
     }
     for (check, count, what) in [
         ("stale-read", record.stale_reads, "the real TLB"),

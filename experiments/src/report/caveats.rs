@@ -46,6 +46,9 @@ fn reading(workload: Workload) -> Option<&'static str> {
         Workload::Spinlock => {
             Some("No program does nothing but lock: its ratios are the worst case, not gains of programs.")
         }
+        Workload::Gup => {
+            Some("It is a test of safety, not a benchmark: what counts is that no walk finds its frame reused.")
+        }
         Workload::Hackbench | Workload::Kernbench | Workload::Specjbb | Workload::Dbench => None,
     }
 }

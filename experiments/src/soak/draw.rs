@@ -16,8 +16,8 @@ pub fn draw(seed: u64, cpus: u32) -> (Vec<String>, Vec<String>) {
     let mode = rng.pick(Mode::ALL);
     let workload = rng.pick(Workload::ALL);
     let (vms, mut vcpus) = (1 + rng.small(4), rng.pick(&[1, 2, 2, 2, 3, 4, 4, 8]));
-    if workload == Workload::Ipi {
-        // There must be somebody to interrupt.
+    if matches!(workload, Workload::Ipi | Workload::Gup) {
+        // There must be somebody to interrupt, or to walk to.
         vcpus = vcpus.max(2);
     }
     let mut words = vec![
@@ -94,6 +94,9 @@ fn constants(rng: &mut Draw, workload: Workload) -> Vec<String> {
         ],
         Workload::Spinlock => {
             vec![param("hold_ns", rng.pick(&[0, 500, 20_000])), param("lock_spins", rng.pick(&[0, 100, 2048]))]
+        }
+        Workload::Gup => {
+            vec![format!("--chunk-pages={}", 1 + rng.small(16)), param("walk_turns", rng.pick(&[1, 50, 500]))]
         }
         Workload::TlbStorm | Workload::Ipi => Vec::new(),
     }

@@ -26,6 +26,8 @@ pub enum Workload {
     TlbStorm = 8,
     /// IPIs from every vCPU to every other.
     Ipi = 9,
+    /// Lockless page-table walks with interrupts off, while the pages are unmapped and freed.
+    Gup = 10,
     /// Computes without end: a neighbour of the VMs under test.
     Spin = 64,
     /// Sleeps and computes in turn: a neighbour of the VMs under test.
@@ -47,6 +49,7 @@ impl Workload {
             7 => Self::Spinlock,
             8 => Self::TlbStorm,
             9 => Self::Ipi,
+            10 => Self::Gup,
             64 => Self::Spin,
             65 => Self::Sleeper,
             _ => return None,
@@ -144,6 +147,9 @@ pub const FAULT_LOST_WORK: u32 = 1;
 /// Fault of every spinlock: of those who wait for a lock, one in [`FAULT_PERIOD`] does not. The check of `spinlock` must
 /// find out.
 pub const FAULT_BROKEN_LOCK: u32 = 2;
+/// Fault of `gup`: frames are free as soon as their flush has ended, whoever still walks. Its check must find out where a flush
+/// does not wait for interrupts to come on.
+pub const FAULT_EARLY_FREE: u32 = 4;
 /// How seldom a fault comes.
 pub const FAULT_PERIOD: u64 = 64;
 
@@ -270,7 +276,7 @@ mod tests {
 
     #[test]
     fn numbers_without_meaning_are_refused() {
-        assert_eq!(Params { workload: 10, ..Params::MINIMAL }.workload(), None);
+        assert_eq!(Params { workload: 11, ..Params::MINIMAL }.workload(), None);
         assert_eq!(Params { lock: 3, ..Params::MINIMAL }.lock(), None);
         assert_eq!(Params { flush: 5, ..Params::MINIMAL }.flush(), None);
         assert_eq!(Params { vcpus: 0, ..Params::MINIMAL }.geometry(), None);

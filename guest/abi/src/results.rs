@@ -85,6 +85,8 @@ counters! {
     soft_stale_reads,
     /// Lockless page-table walks that found their frame reused before they ended. Must be 0.
     walk_stale_reads,
+    /// The same with interrupts off (`gup`). Must be 0 unless frames are freed early.
+    gup_hazards,
     /// Sets of frames whose reuse had to wait for a page-table walker.
     frees_deferred,
     /// Allocations that had to wait for free frames.

@@ -1,11 +1,12 @@
 //! What the vCPUs do. One file per workload; this one checks what the host gave, and starts the one that it names.
 //!
 //! ```text
-//!   start: parameters ─► Online ─┬─► ebizzy, flush, tlb-storm, spinlock, ipi, doorbell: a loop a vCPU ─► Done
+//!   start: parameters ─► Online ─┬─► ebizzy, flush, tlb-storm, spinlock, ipi, gup, doorbell: a loop a vCPU ─► Done
 //!                                └─► the others: threads of the guest's scheduler (thread.rs) ─► Done
 //! ```
 mod dbench;
 mod ebizzy;
+mod gup;
 mod hackbench;
 mod ipi;
 mod kernbench;
@@ -33,7 +34,7 @@ pub(crate) fn start(cpu: Cpu, params: &'static Params) -> ! {
         Workload::Ebizzy | Workload::Flush | Workload::Doorbell => true,
         Workload::Spin | Workload::Sleeper => params.loops_per_ms != 0,
         Workload::Spinlock | Workload::TlbStorm => params.loops_per_ms != 0 && params.lock().is_some(),
-        Workload::Ipi => params.vcpus > 1,
+        Workload::Ipi | Workload::Gup => params.vcpus > 1,
         Workload::Hackbench => hackbench::fits(params),
         Workload::Dbench => dbench::fits(params),
         Workload::Kernbench => kernbench::fits(params),
@@ -53,6 +54,7 @@ pub(crate) fn start(cpu: Cpu, params: &'static Params) -> ! {
         Workload::Specjbb => thread::run(cpu, geometry, specjbb::thread),
         Workload::Spinlock => spinlock::run(cpu, params),
         Workload::Ipi => ipi::run(cpu, params),
+        Workload::Gup => gup::run(cpu, params, geometry, flusher),
         Workload::Spin | Workload::Sleeper => neighbour::run(cpu, params, workload == Workload::Sleeper),
         _ => ebizzy::run(cpu, params, geometry, flusher, workload),
     }

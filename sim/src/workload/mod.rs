@@ -114,7 +114,8 @@ impl Shared {
     pub(crate) fn new(load: Load, params: &WorkloadParams, vcpus: u32) -> Self {
         let Load::Workload(workload) = load else { return Self::Nothing { locks: 0 } };
         match workload {
-            Workload::Ebizzy | Workload::Flush => Self::Nothing { locks: 0 },
+            // `gup` is refused before; without its walks it would be `flush`.
+            Workload::Ebizzy | Workload::Flush | Workload::Gup => Self::Nothing { locks: 0 },
             Workload::TlbStorm => Self::Nothing { locks: tlb_storm::LOCKS },
             Workload::Ipi => Self::Answers,
             Workload::Dbench => Self::Nothing { locks: dbench::LOCKS },
@@ -199,7 +200,7 @@ impl Program {
             Workload::Specjbb => Self::Specjbb(specjbb::Specjbb::new(role, params)),
             Workload::Dbench => Self::Dbench(dbench::Dbench::default()),
             Workload::Spinlock => Self::Spinlock(spinlock::Spinlock::default()),
-            Workload::Flush => Self::Flush(false),
+            Workload::Flush | Workload::Gup => Self::Flush(false),
             Workload::TlbStorm => Self::TlbStorm(tlb_storm::TlbStorm::default()),
             Workload::Ipi => Self::Ipi(ipi::Ipi::new(role, params.ipi_senders)),
         }
