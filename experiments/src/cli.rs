@@ -20,7 +20,7 @@ mod sim_args;
 mod soak;
 mod swarm;
 mod sweep;
-mod trace;
+pub(crate) mod trace;
 
 use std::io::Write;
 

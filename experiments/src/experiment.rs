@@ -45,6 +45,9 @@ pub struct Simulated {
     pub yield_on_hlt: bool,
     /// halt-kick as it was posted: unsafe, its stale reads are counted.
     pub halt_once: bool,
+    /// What breaks on the host, and when, in each run: `100ms:cpu-off=3`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
 }
 
 /// Which figures decide, and what difference is worth talking about.

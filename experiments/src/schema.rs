@@ -5,6 +5,7 @@
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
+use crate::cli::trace;
 use crate::compare::Comparison;
 use crate::reproduce::Reproduction;
 use crate::result::ResultFile;
@@ -29,6 +30,11 @@ pub const PUBLISHED: &[Published] = &[
     Published { name: crate::reproduce::SCHEMA, file: "vmmlab.reproduce-1.json", make: of::<Reproduction> },
     Published { name: soak::SCHEMA, file: "vmmlab.soak-1.json", make: of::<soak::Summary> },
     Published { name: crate::sweep::SWEEP_SCHEMA, file: "vmmlab.sweep-1.json", make: of::<SweepFile> },
+    Published {
+        name: trace::SUMMARY_SCHEMA,
+        file: "vmmlab.trace-summary-1.json",
+        make: of::<trace::SummaryDocument<'static>>,
+    },
 ];
 
 impl Published {

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use plan::EngineError;
 use sha2::{Digest, Sha256};
-use sim::{Machine, Options, Sim};
+use sim::{Fault, Machine, Options, Sim};
 
 use crate::experiment::{Simulated, hex};
 
@@ -113,5 +113,7 @@ pub fn engine(simulated: &Simulated) -> Result<Sim, EngineError> {
         halt_once: simulated.halt_once,
         ..Options::default()
     };
-    Ok(Sim::new(Machine { topology, ..machine }, options))
+    let faults = simulated.faults.iter().map(|text| text.parse().map_err(|e| format!("fault '{text}': {e}")));
+    let faults: Vec<Fault> = faults.collect::<Result<_, String>>().map_err(EngineError::BadPlan)?;
+    Ok(Sim::new(Machine { topology, ..machine }, options).with_faults(faults))
 }

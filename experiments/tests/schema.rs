@@ -150,6 +150,11 @@ fn what_is_printed_satisfies_its_schema() {
     fs::write(root.path().join("x.toml"), file).unwrap();
     let sweep = json_of(root.path(), "sweep x.toml --format json --out sweep");
     assert_eq!(check(&schema("vmmlab.sweep-1.json"), &sweep), Vec::<String>::new());
+    let traced = "run --engine sim --topology 1s:2c --vms 1 --vcpus 2 --mode base --blocks 1 --duration 20ms --warmup 5ms --seed 1 \
+                  --trace trace.txt --format json --out traced";
+    json_of(root.path(), traced);
+    let summary = json_of(root.path(), "trace summary trace.txt --format json");
+    assert_eq!(check(&schema("vmmlab.trace-summary-1.json"), &summary), Vec::<String>::new());
     let soak = json_of(root.path(), "soak --for 60s --plans 3 --seed 1 --engine sim --format json");
     assert_eq!(check(&schema("vmmlab.soak-1.json"), &soak), Vec::<String>::new());
 }

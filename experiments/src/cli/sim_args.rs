@@ -2,6 +2,7 @@
 
 use clap::Args;
 use hostsched::topology::Machine as Topology;
+use sim::Fault;
 
 use super::run_args::yes_no;
 use crate::exit::Error;
@@ -12,6 +13,9 @@ use crate::units::Time;
 
 /// Largest `ple_gap` in cycles.
 const PLE_GAP_MAX: u64 = 1 << 40;
+
+/// Most faults of a run.
+const FAULTS_MAX: usize = 1000;
 
 /// Latest start of a VM after the one before, in ns.
 const STAGGER_MAX: Time = Time { ns: 3_600_000_000_000 };
@@ -41,6 +45,12 @@ pub struct SimulatorArgs {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "yes", value_name = "yes|no",
         value_parser = yes_no, hide_short_help = true)]
     pub halt_once: Option<bool>,
+    /// What breaks on the host: 100ms:cpu-off=3, 300ms:cpu-on=3, 200ms:group-gone=1, 250ms:vcpu-killed=0.2
+    ///
+    /// Times count from the start of each run, its warm-up included. What a host would refuse (its last CPU, a VM that is
+    /// not there) changes nothing; a notice tells either.
+    #[arg(long, value_name = "TIME:WHAT=N,...", value_delimiter = ',', hide_short_help = true)]
+    pub fault: Vec<Fault>,
 }
 
 impl SimulatorArgs {
@@ -53,6 +63,7 @@ impl SimulatorArgs {
             ("--ple-gap", self.ple_gap.is_some()),
             ("--yield-on-hlt", self.yield_on_hlt.is_some()),
             ("--halt-once", self.halt_once.is_some()),
+            ("--fault", !self.fault.is_empty()),
         ];
         given.into_iter().find_map(|(name, given)| given.then_some(name))
     }
@@ -80,6 +91,9 @@ impl SimulatorArgs {
         if !(1..=PLE_GAP_MAX).contains(&gap) {
             return Err(Error::Usage(format!("--ple-gap {gap} is out of range: it takes 1 to {PLE_GAP_MAX}")));
         }
+        if self.fault.len() > FAULTS_MAX {
+            return Err(Error::Usage(format!("--fault names {} faults, more than {FAULTS_MAX}", self.fault.len())));
+        }
         let simulated = Simulated {
             machine: machine.into(),
             machine_digest: described.digest,
@@ -88,6 +102,7 @@ impl SimulatorArgs {
             ple_gap_cycles: gap,
             yield_on_hlt: self.yield_on_hlt.unwrap_or(defaults.yield_on_hlt),
             halt_once: self.halt_once.unwrap_or(defaults.halt_once),
+            faults: self.fault.iter().map(Fault::written).collect(),
         };
         Ok((simulated, topology))
     }
