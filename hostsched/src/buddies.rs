@@ -11,6 +11,7 @@
 //!   result           1  ·  ·  0  ·  ·  ·  · -1        (c against s)
 //! ```
 //! Property: without a gang buddy, a pick leads the leftmost by at most one wake-up granularity (in virtual time).
+use crate::config::Tunables;
 use crate::entity::{SchedPolicy, Slot};
 use crate::host::Host;
 use crate::ids::{GroupId, TaskId};
@@ -134,7 +135,9 @@ impl Rq {
         }
         let (sysctls, features) = (&cx.host.config().sysctls, cx.host.config().features);
         let (mut se, mut pse) = (self.curr, task);
-        let crowded = u64::from(self.cfs[self.ents[se.i()].queue.i()].nr_running) >= sysctls.nr_latency;
+        // 2.6.27 did not ask how many there are.
+        let crowded = u64::from(self.cfs[self.ents[se.i()].queue.i()].nr_running) >= sysctls.nr_latency
+            || cx.host.config().switches.tunables == Tunables::V2_6_27;
         let nominated = features.next_buddy && crowded && !fork;
         if nominated {
             self.set_next_buddy(pse);

@@ -50,6 +50,21 @@ impl Sysctls {
         s
     }
 
+    /// What 2.6.27 sets on that many CPUs (`sched_init_granularity`; figures of 2.6.26): the factor has no bound, the first
+    /// two times have (200 ms).
+    fn v2_6_27(online_cpus: u32) -> Self {
+        let factor = 1 + u64::from(online_cpus.max(1).ilog2());
+        let bounded = |ns: u64| Nanos((ns * factor).min(200_000_000));
+        Self {
+            latency: bounded(20_000_000),
+            min_granularity: bounded(4_000_000),
+            wakeup_granularity: Nanos(10_000_000 * factor),
+            nr_latency: 5,
+            child_runs_first: true,
+            ..Self::for_cpus(online_cpus)
+        }
+    }
+
     /// `1 + ilog2(min(cpus, 8))` (`get_update_sysctl_factor`).
     #[must_use]
     pub fn factor(online_cpus: u32) -> u64 {
@@ -162,6 +177,20 @@ pub enum SdInit {
     /// 3.16's: intervals by the number of CPUs; below the package, groups are no longer emptied into idle siblings
     /// (`SD_PREFER_SIBLING` is off at MC).
     V3_16,
+    /// 2.6.27's: wake-ups and forks read a tick of history, going idle reads two in the package domain, groups are never
+    /// emptied into idle siblings, nodes draw no wake-ups.
+    V2_6_27,
+}
+
+/// Run-time tunables and features with which the kernel boots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Tunables {
+    /// 3.4's.
+    #[default]
+    V3_4,
+    /// 2.6.27's: times several times longer and growing with every doubling of the CPUs, sleepers credited with a whole
+    /// latency, the task woken last goes next, a remote wake-up takes the other queue's lock at once.
+    V2_6_27,
 }
 
 /// What counts as the load of a task, a group or a CPU.
@@ -189,14 +218,6 @@ pub struct LoadIdx {
     pub forkexec: Option<u8>,
 }
 
-impl LoadIdx {
-    /// 2.6.27 compared wake-ups with one step of history.
-    #[must_use]
-    pub fn v2_6_27() -> Self {
-        Self { wake: Some(1), ..Self::default() }
-    }
-}
-
 /// Behaviour of other kernels, by name; every default is 3.4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Switches {
@@ -212,6 +233,8 @@ pub struct Switches {
     pub sd_init: SdInit,
     /// What counts as load. Run queues keep what was set when they were made.
     pub load_tracking: LoadTracking,
+    /// What the kernel boots with.
+    pub tunables: Tunables,
     /// Overrides of the domains' history indices.
     pub load_idx: LoadIdx,
     /// 3.4 forgets to restart its count of examined tasks when it retries without an all-pinned CPU, so a CPU may stay
@@ -220,6 +243,24 @@ pub struct Switches {
     /// A CPU that goes idle balances after an idle CPU's interval (3.16). In 3.4 it keeps the time that it set while it was
     /// busy, up to 100 ms a CPU of the host ahead, unless it pulls something at once; there, NOHZ hides that.
     pub idle_next_balance: bool,
+    /// A CPU that runs out of work always looks for some, however short it usually is idle (before 2.6.33).
+    pub newidle_always: bool,
+}
+
+impl Switches {
+    /// 2.6.27 on a machine without SMT: its `wake_idle` looked for an idle CPU among the threads of a core only. What of it
+    /// is not here: its group balancing, and `find_busiest_group` before idle CPUs were counted.
+    #[must_use]
+    pub fn v2_6_27() -> Self {
+        Self {
+            idle_sibling: IdleSibling::Off,
+            sd_init: SdInit::V2_6_27,
+            tunables: Tunables::V2_6_27,
+            newidle_always: true,
+            redo_resets_loop: true,
+            ..Self::default()
+        }
+    }
 }
 
 /// Everything that can be set.
@@ -254,6 +295,18 @@ impl Config {
             switches: Switches::default(),
             preempt: false,
             epoch: Nanos(1_000_000_000),
+        }
+    }
+
+    /// Sets the switches, and everything else to what their kernel boots with on that many CPUs.
+    pub fn boot(&mut self, switches: Switches, online_cpus: u32) {
+        self.switches = switches;
+        if switches.tunables == Tunables::V2_6_27 {
+            self.sysctls = Sysctls::v2_6_27(online_cpus);
+            self.features.gentle_fair_sleepers = false;
+            self.features.next_buddy = true;
+            self.features.last_buddy = false;
+            self.features.ttwu_queue = false;
         }
     }
 
@@ -381,6 +434,18 @@ mod tests {
         assert_eq!(at(2), (12_000_000, 1_500_000, 2_000_000));
         assert_eq!(at(8), (24_000_000, 3_000_000, 4_000_000));
         assert_eq!(at(8), at(128));
+    }
+
+    #[test]
+    fn in_2_6_27_times_were_longer_and_grew_on() {
+        let at = |n| {
+            let mut config = Config::for_cpus(n);
+            config.boot(Switches::v2_6_27(), n);
+            let s = &config.sysctls;
+            (s.latency.0 / 1_000_000, s.min_granularity.0 / 1_000_000, s.wakeup_granularity.0 / 1_000_000)
+        };
+        assert_eq!([at(8), at(16)], [(80, 16, 40), (100, 20, 50)]);
+        assert_eq!(at(1 << 12), (200, 52, 130));
     }
 
     #[test]

@@ -384,8 +384,10 @@ impl Host {
 fn tune(config: &Config, domains: &mut SchedDomains) {
     let idx = config.switches.load_idx;
     domains.tune(|p, level, weight| {
-        if config.switches.sd_init == SdInit::V3_16 {
-            p.init_3_16(level, weight);
+        match config.switches.sd_init {
+            SdInit::V3_4 => {}
+            SdInit::V3_16 => p.init_3_16(level, weight),
+            SdInit::V2_6_27 => p.init_2_6_27(level),
         }
         p.busy_idx = idx.busy.unwrap_or(p.busy_idx);
         p.idle_idx = idx.idle.unwrap_or(p.idle_idx);

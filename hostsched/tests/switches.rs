@@ -59,7 +59,7 @@ fn an_idle_core_goes_before_an_idle_thread_of_a_busy_core() {
 fn the_history_indices_of_another_kernel_reach_the_domains() {
     let s = Scenario::on("2s:2c", MS);
     let mut config = s.host().expect("host").config().clone();
-    config.switches.load_idx = LoadIdx::v2_6_27();
+    config.switches.load_idx = LoadIdx { wake: Some(1), ..LoadIdx::default() };
     let host = hostsched::Host::new(
         config,
         "2s:2c".parse().expect("machine"),

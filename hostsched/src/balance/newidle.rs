@@ -15,7 +15,7 @@ impl<Q: RunQueues, T: Trace> Sched<'_, Q, T> {
         let cx = &mut self.cx;
         let worth_it = self.rqs.with(cpu, |rq| {
             rq.idle_stamp = rq.clock;
-            let worth_it = rq.avg_idle >= config.sysctls.migration_cost.0;
+            let worth_it = config.switches.newidle_always || rq.avg_idle >= config.sysctls.migration_cost.0;
             if worth_it {
                 rq.update_shares(cx);
             }

@@ -150,6 +150,22 @@ impl SdParams {
         }
     }
 
+    /// Changes these numbers to what a domain of `level` starts with in 2.6.27 (`include/linux/topology.h`, for NODE
+    /// `include/asm-x86/topology.h`, 64 bit).
+    pub(crate) fn init_2_6_27(&mut self, level: Level) {
+        self.flags = self.flags.without(SdFlags::PREFER_SIBLING);
+        match level {
+            Level::Smt => {}
+            Level::Mc => (self.wake_idx, self.forkexec_idx) = (1, 1),
+            Level::Pkg => (self.newidle_idx, self.wake_idx, self.forkexec_idx) = (2, 1, 1),
+            Level::Node => {
+                self.flags = self.flags.without(SdFlags::WAKE_AFFINE.union(SdFlags::BALANCE_NEWIDLE));
+                (self.newidle_idx, self.wake_idx, self.forkexec_idx) = (2, 1, 1);
+            }
+            Level::AllNodes | Level::Numa { .. } => {}
+        }
+    }
+
     /// What a domain of `level` that spans `weight` CPUs starts with on a machine with `online` CPUs.
     #[must_use]
     pub fn init(level: Level, weight: u32, online: u32) -> Self {

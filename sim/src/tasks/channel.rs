@@ -58,6 +58,11 @@ impl Kind {
         }
     }
 
+    /// True if what is sent takes a route: all of loopback's sockets take the same.
+    pub(crate) fn routed(self) -> bool {
+        self != Self::Pipe
+    }
+
     /// True if messages that find no room are dropped.
     pub(crate) fn drops(self) -> bool {
         matches!(self, Self::Udp)

@@ -11,7 +11,7 @@ use hostsched::{CpuId, TaskId, Waker};
 
 use super::idle::{IdleState, Menu};
 use super::step::Flow;
-use super::warmth::Spot;
+use super::warmth::{Fetch, Spot};
 use super::world::{Alarm, Timer, World, sched};
 use crate::timers::Timers;
 
@@ -144,8 +144,7 @@ impl World {
         let prev = self.cpus[cpu.index()].task;
         if prev != switch.next {
             if let Some(task) = prev {
-                let work = self.llc_work[self.spot(cpu).llc as usize];
-                self.tasks[task.index()].warmth.leave(work);
+                self.tasks[task.index()].warmth.leave(&self.llcs);
             }
             if let Some(task) = switch.next {
                 cost += self.costs.context_switch;
@@ -165,9 +164,9 @@ impl World {
     /// The task has got the CPU: it fetches its lines first.
     fn arrive(&mut self, task: TaskId, cpu: CpuId) {
         let (measuring, spot) = (self.measuring(), self.spot(cpu));
-        let work = self.llc_work[spot.llc as usize];
+        let fetch = self.tasks[task.index()].warmth.arrive(spot, &mut self.llcs, &self.costs);
+        let refill = self.refill(spot, fetch);
         let t = &mut self.tasks[task.index()];
-        let refill = t.warmth.arrive(spot, work, &self.costs);
         t.remaining += refill;
         let moved = t.last_cpu != cpu;
         let from = std::mem::replace(&mut t.last_cpu, cpu);
@@ -178,6 +177,25 @@ impl World {
             self.counters.migrations_far += u64::from(far);
             self.counters.refill_ns += refill;
         }
+    }
+
+    /// What fetching takes there, now that others fetch too.
+    fn refill(&mut self, to: Spot, fetch: Fetch) -> u64 {
+        let Fetch { near_ns, from_memory, from_cache } = fetch;
+        let (costs, measuring) = (&self.costs, self.measuring());
+        let alone = from_memory * costs.kb_far / 1024;
+        let mut far = self.buses.from_memory(self.now, to.llc, from_memory, alone, costs);
+        let mut queued = far - alone;
+        if let Some((owner, bytes)) = from_cache {
+            let near = self.buses.same_package(owner, to.llc);
+            let alone = bytes * if near { costs.kb_package } else { costs.kb_far } / 1024;
+            let takes = self.buses.from_cache(self.now, (owner, to.llc), bytes, alone, costs);
+            (far, queued) = (far + takes, queued + takes - alone);
+        }
+        if measuring {
+            self.counters.bus_wait_ns += queued;
+        }
+        near_ns + far
     }
 
     /// The task that has the CPU goes on: the rest of its piece, or its next operations.
@@ -229,7 +247,6 @@ impl World {
     /// The task has used its CPU up to now; so much of its piece is left.
     fn piece_ended(&mut self, cpu: CpuId, left: u64) {
         let pcpu = &self.cpus[cpu.index()];
-        self.llc_work[pcpu.spot.llc as usize] += self.now - pcpu.piece_from;
         if let Some(task) = pcpu.task {
             self.tasks[task.index()].remaining = left;
         }

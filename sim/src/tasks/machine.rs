@@ -51,6 +51,8 @@ costs! { HostCosts, HOST_COSTS;
     smt_slowdown: "per mille",
     /// What a core's own caches hold.
     private_cache: "KiB",
+    /// What a last-level cache holds.
+    llc_size: "KiB",
     /// Fetching a line that another core of the same last-level cache wrote last.
     line_llc: "ns",
     /// Fetching a line that a core of another last-level cache of the same package wrote last.
@@ -65,8 +67,13 @@ costs! { HostCosts, HOST_COSTS;
     kb_package: "ns per KiB",
     /// More, if it comes from memory or a core of another package wrote it.
     kb_far: "ns per KiB",
-    /// Work of others on the same last-level cache after which half of a task's lines are gone from it.
-    cache_half_life: "ns",
+    /// Moving data over a package's way out: its front-side bus, or its links to other packages; 0 if that never is a
+    /// bottleneck.
+    kb_bus: "ns per KiB",
+    /// Reading data from a memory; 0 if that never is a bottleneck.
+    kb_memory: "ns per KiB",
+    /// Writing it there.
+    kb_write_back: "ns per KiB",
     /// Sending a TCP segment over loopback, the receiver's protocol work included, without copying.
     tcp_send: "ns",
     /// Receiving it, without copying.
@@ -134,9 +141,9 @@ fn range(info: &CostInfo) -> (u64, u64) {
         ("hz", _) => (100, 1000),
         ("noise", _) => (0, 1000),
         (_, "MHz") => (1, 100_000),
-        ("private_cache", _) => (1, 1 << 20),
+        ("private_cache" | "llc_size", _) => (1, 1 << 20),
         ("clock_sample", _) => (100_000, 10_000_000_000),
-        ("cache_half_life" | "context_switch" | "syscall" | "noise_time", _) => (1, 10_000_000_000),
+        ("context_switch" | "syscall" | "noise_time", _) => (1, 10_000_000_000),
         (_, "per mille") => (0, 100_000),
         _ => (0, 100_000_000),
     }

@@ -8,19 +8,23 @@
 //!   machine.toml ─► HostMachine ┐                      ┌── hostsched: who runs where
 //!          Load: programs ──────┼─► World: events ─────┼── pCPU: switch, idle state, clock           cpu.rs
 //!         Setup: switches ──────┘        │             ├── operations: send, receive, lock, sleep   step.rs
-//!                                        ▼             └── caches: refill and transfer              warmth.rs
+//!                                        │             ├── caches: refill and transfer              warmth.rs
+//!                                        ▼             └── buses, memories, a shared line           bus.rs, line.rs
 //!                                     Outcome
 //! ```
 //! **What a misplaced task pays**, and nothing else does: the exit of the idle state of the CPU that it lands on
 //! (`idle.rs`), the lines that it left in another cache (`warmth.rs`), the lines of a message that another core wrote, a
-//! core that it shares, a clock that has yet to rise (`clock.rs`).
+//! core that it shares, a clock that has yet to rise (`clock.rs`), and the queues before buses and memories (`bus.rs`) and
+//! before a line that all connections write (`line.rs`).
 //!
 //! Same rules as for guests: integers, one thread a run, the same machine, setup and seed give the same digest.
+mod bus;
 mod channel;
 mod check;
 mod clock;
 mod cpu;
 mod idle;
+mod line;
 mod load;
 mod machine;
 mod new;

@@ -5,14 +5,16 @@ use hostsched::{
     TaskSpec,
 };
 
+use super::bus::Buses;
 use super::channel::{Channel, Sem, Semaphore};
 use super::clock::{Clock, Governor};
 use super::cpu::Pcpu;
+use super::line::SharedLine;
 use super::load::{Layout, Load, TaskPlan};
 use super::machine::HostMachine;
 use super::outcome::Counters;
 use super::program::{Loop, Op};
-use super::warmth::{Spot, Warmth};
+use super::warmth::{LastLevel, Spot, Warmth};
 use super::world::{Alarm, Core, Stage, TIMERS, Task, Timer, World};
 use crate::alarms::Alarms;
 use crate::rng::Stream;
@@ -113,12 +115,13 @@ impl World {
             cores.resize_with(cores.len().max(cpu.core as usize + 1), fresh);
             cores[cpu.core as usize].cpus.push(cpu.id);
         }
+        let buses = Buses::new(&topology);
         let llcs = topology.cpus().iter().map(|cpu| cpu.llc as usize + 1).max().unwrap_or(1);
         let tasks = u32::try_from(layout.tasks.len() + online.len()).unwrap_or(u32::MAX);
         let mut config = Config::for_cpus(topology.online().weight());
         config.epoch = Nanos(EPOCH_NS);
         config.tick = Nanos(tick_ns);
-        config.switches = setup.switches;
+        config.boot(setup.switches, topology.online().weight());
         let build = BuildOptions { allow_broken: machine.broken_groups, ..BuildOptions::default() };
         let host = Host::new(config, topology, build, Limits { tasks, groups: 1 + SESSIONS })?;
         let mut world = Self {
@@ -133,7 +136,9 @@ impl World {
             cpus,
             online,
             cores,
-            llc_work: vec![0; llcs],
+            buses,
+            llcs: vec![LastLevel::new(costs.llc_size * 1024); llcs],
+            route: SharedLine::default(),
             tasks: Vec::new(),
             channels: layout.channels.iter().map(|kind| Channel::new(*kind)).collect(),
             semaphores: layout.semaphores.iter().map(|n| Semaphore { count: *n, ..Semaphore::default() }).collect(),

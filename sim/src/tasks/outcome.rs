@@ -28,6 +28,8 @@ pub(crate) struct Counters {
     pub(crate) transfer_ns: u64,
     pub(crate) taken_back_ns: u64,
     pub(crate) dropped: u64,
+    pub(crate) bus_wait_ns: u64,
+    pub(crate) route_wait_ns: u64,
 }
 
 /// What hostsched has counted of its balancing since the start: (active balances, those that moved a task, failed idle
@@ -68,11 +70,13 @@ pub fn run(machine: &HostMachine, setup: &Setup, control: &Control) -> Result<Ou
     let end = world.measure_from + setup.duration_ns;
     let mut ended = world.run_until(world.measure_from, || control.aborted());
     let before = balancing(&world);
+    let busy_before = world.buses.busy();
     ended = ended && world.run_until(end, || control.aborted());
     if let Some(why) = broken(&mut world) {
         return Err(SetupError::Invariant(why));
     }
     let [active, pushed, failed, gained] = std::array::from_fn(|i| balancing(&world)[i] - before[i]);
+    let [bus, memory] = std::array::from_fn(|i| world.buses.busy()[i] - busy_before[i]);
     let c = &world.counters;
     let [c1, c3, c6] = c.idle_exits;
     let counters = [
@@ -94,6 +98,10 @@ pub fn run(machine: &HostMachine, setup: &Setup, control: &Control) -> Result<Ou
         ("transfer_ns", c.transfer_ns),
         ("taken_back_ns", c.taken_back_ns),
         ("dropped", c.dropped),
+        ("bus_wait_ns", c.bus_wait_ns),
+        ("route_wait_ns", c.route_wait_ns),
+        ("bus_busy_ns", bus),
+        ("memory_busy_ns", memory),
         ("active_balances", active),
         ("active_balances_moved", pushed),
         ("idle_balances_failed", failed),

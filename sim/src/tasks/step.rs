@@ -17,6 +17,9 @@ use super::program::Op;
 use super::warmth::transfer;
 use super::world::{Alarm, Stage, World};
 
+/// Bytes of a cache line.
+const LINE: u64 = 64;
+
 /// What the task does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
@@ -93,13 +96,22 @@ impl World {
             // The room is taken now: what is being copied counts.
             channel.bytes += bytes;
         }
+        let route = if kind.routed() { self.write_route(cpu) } else { 0 };
         let t = &mut self.tasks[task.index()];
         t.stage = Stage::Deliver { to, bytes, note };
-        t.remaining = kind.send(&self.costs) + bytes * self.costs.kb_copy / 1024 + taken_back;
+        t.remaining = kind.send(&self.costs) + bytes * self.costs.kb_copy / 1024 + taken_back + route;
         if self.measuring() {
             self.counters.taken_back_ns += taken_back;
         }
         Flow::On
+    }
+
+    fn write_route(&mut self, cpu: CpuId) -> u64 {
+        let takes = self.route.write(self.now, self.spot(cpu), &self.costs);
+        if self.measuring() {
+            self.counters.route_wait_ns += takes;
+        }
+        takes
     }
 
     fn deliver(&mut self, task: TaskId, cpu: CpuId, to: Chan, message: Message) {
@@ -120,7 +132,7 @@ impl World {
     }
 
     fn take(&mut self, task: TaskId, cpu: CpuId, from: Chan) -> Flow {
-        let spot = self.spot(cpu);
+        let (spot, measuring) = (self.spot(cpu), self.measuring());
         let channel = &mut self.channels[from.0];
         channel.free_copied();
         let Some(message) = channel.take_first(spot) else {
@@ -131,15 +143,25 @@ impl World {
         self.taken += 1;
         let kind = channel.kind;
         let writers = if channel.roomy() { std::mem::take(&mut channel.writers) } else { Default::default() };
-        let fetch = transfer(message.from, spot, message.bytes, kind.lines(), &self.costs);
+        let owner = message.from;
+        let mut fetch = transfer(owner, spot, message.bytes, kind.lines(), &self.costs);
+        if owner.llc != spot.llc {
+            let bytes = message.bytes + kind.lines() * LINE;
+            let takes = self.buses.from_cache(self.now, (owner.llc, spot.llc), bytes, fetch, &self.costs);
+            if measuring {
+                self.counters.bus_wait_ns += takes - fetch;
+            }
+            fetch = takes;
+        }
         if self.measuring() {
             self.counters.transfer_ns += fetch;
         }
         let copy = message.bytes * self.costs.kb_copy / 1024;
+        let route = if kind.routed() { self.write_route(cpu) } else { 0 };
         let woken: u64 = writers.into_iter().map(|writer| self.wake(writer, cpu, Some(cpu), true)).sum();
         let t = &mut self.tasks[task.index()];
         (t.stage, t.got) = (Stage::Fetch, message.note);
-        t.remaining = kind.recv(&self.costs) + copy + fetch + woken;
+        t.remaining = kind.recv(&self.costs) + copy + fetch + woken + route;
         Flow::On
     }
 

@@ -1,5 +1,5 @@
 //! Properties of whole runs of host tasks.
-use hostsched::config::{BusiestPick, IdleImbalance, IdleSibling, LbBias, LoadIdx, LoadTracking, SdInit, Switches};
+use hostsched::config::{BusiestPick, IdleImbalance, IdleSibling, LbBias, LoadTracking, SdInit, Switches};
 use plan::Control;
 
 use super::{Governor, Grouping, HOST_COSTS, HostMachine, Load, Outcome, Setup, SetupError, run};
@@ -170,11 +170,37 @@ fn a_sender_is_slowed_by_its_reader_and_what_finds_no_room_is_dropped() {
 #[test]
 fn without_the_bias_more_tasks_are_drawn_to_another_cache() {
     let of = |lb_bias| {
-        let switches = Switches { lb_bias, load_idx: LoadIdx::v2_6_27(), ..Switches::default() };
+        let switches = Switches { lb_bias, ..Switches::v2_6_27() };
         outcome("tigerton", &setup(Load::Volano { rooms: 10, users: 20 }, switches))
     };
     let share = |outcome: &Outcome| 1000 * outcome.counter("wakeups_far") / outcome.counter("wakeups");
     assert!(share(&of(LbBias::Off)) > share(&of(LbBias::MinMax)));
+}
+
+#[test]
+fn without_the_bias_the_memory_of_sixteen_cpus_is_what_holds_them_up() {
+    let of = |name, lb_bias, kb_memory: Option<u64>| {
+        let mut machine = machine(name);
+        if let Some(ns) = kb_memory {
+            (machine.costs.kb_memory, machine.costs.kb_write_back, machine.costs.kb_bus) = (ns, ns, ns);
+        }
+        let switches = Switches { lb_bias, ..Switches::v2_6_27() };
+        let setup = Setup { warmup_ns: 100 * MS, ..setup(Load::Volano { rooms: 10, users: 20 }, switches) };
+        run(&machine, &setup, &Control::default()).unwrap()
+    };
+    let waits = |name, lb_bias| of(name, lb_bias, None).counter("bus_wait_ns");
+    assert!(waits("tigerton", LbBias::Off) > 3 * waits("stoakley", LbBias::Off));
+    assert!(waits("tigerton", LbBias::Off) * 2 > 3 * waits("tigerton", LbBias::MinMax));
+    assert_eq!(of("tigerton", LbBias::Off, Some(0)).counter("bus_wait_ns"), 0);
+}
+
+#[test]
+fn connections_of_many_packages_brake_each_other_at_the_route_and_one_pair_does_not() {
+    let per_wakeup = |clients| {
+        let outcome = outcome("westmere-ex", &setup(Load::Tbench { clients }, Switches::default()));
+        outcome.counter("route_wait_ns") / outcome.counter("wakeups")
+    };
+    assert!(per_wakeup(32) > 5 * per_wakeup(1).max(1), "{} and {}", per_wakeup(32), per_wakeup(1));
 }
 
 /// What `--nocapture` prints is the list of cost x load.
@@ -185,7 +211,7 @@ fn every_cost_acts_somewhere() {
         ("e5620", Load::Tbench { clients: 3 }),
         ("e5620", Load::UdpStream),
         ("e5620", Load::PipeTest),
-        ("stoakley", Load::Volano { rooms: 1, users: 4 }),
+        ("stoakley", Load::Volano { rooms: 10, users: 20 }),
         ("westmere-ex", Load::Tbench { clients: 1 }),
         ("westmere-ex", Load::Server { workers: 4 }),
     ];

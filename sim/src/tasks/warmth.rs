@@ -8,11 +8,15 @@
 //!   the same core        nothing
 //!   a core of the same   min(footprint, private caches)                                 at kb_llc
 //!   last-level cache     + what others have pushed out of the last-level cache since    at kb_far
-//!   any other core       all of it                                                      at kb_far
+//!   any other core       all of it                                           at kb_package or kb_far
 //! ```
-//! The data of a message that was written on another last-level cache of the same package comes at kb_package.
+//! Data of a message or lines of a footprint that are on another last-level cache of the same package come at kb_package.
+//! A modified line is in one last-level cache only: the one that takes it over leaves room in the other. A cache that is
+//! full pushes out lines of everyone alike, and they have to come from memory. What fetching takes while others fetch too:
+//! `bus.rs`.
+//!
 //! Threads of a core share its caches. What others push out of a private cache is not modelled: a task that waits while
-//! its own core runs others pays only for the last-level cache.
+//! its own core runs others pays only for the last-level cache. Nor is what tasks touch only once.
 use crate::cache::{WARM, decayed};
 use crate::tasks::machine::HostCosts;
 
@@ -24,12 +28,57 @@ pub(crate) struct Spot {
     pub(crate) package: u32,
 }
 
+/// What a last-level cache holds of tasks' footprints, in bytes. What does not fit pushes out something, whosoever it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LastLevel {
+    size: u64,
+    held: u64,
+    /// Pushed out so far.
+    evicted: u64,
+}
+
+impl LastLevel {
+    /// An empty cache.
+    pub(crate) fn new(size: u64) -> Self {
+        Self { size, held: 0, evicted: 0 }
+    }
+
+    fn fill(&mut self, bytes: u64) {
+        let over = (self.held + bytes).saturating_sub(self.size);
+        self.held = self.held + bytes - over;
+        self.evicted += over;
+    }
+
+    /// Another cache takes them away, which leaves room.
+    fn give(&mut self, bytes: u64) {
+        self.held = self.held.saturating_sub(bytes);
+    }
+
+    /// What is left of so many bytes that were there when `seen` had been pushed out. Victims are random, so when as much
+    /// as the cache holds has been pushed out, 1/e is left: half of it after 0.69 of that.
+    fn left(&self, bytes: u64, seen: u64) -> u64 {
+        let half_life = (self.size * 69 / 100).max(1);
+        bytes * decayed(WARM, self.evicted - seen, half_life) / WARM
+    }
+}
+
+/// What a task has to fetch before it is as fast as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Fetch {
+    /// What lines of the same last-level cache take.
+    pub(crate) near_ns: u64,
+    /// Bytes that no cache has any more.
+    pub(crate) from_memory: u64,
+    /// Another last-level cache, and the bytes that it has.
+    pub(crate) from_cache: Option<(u32, u64)>,
+}
+
 /// A task's lines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Warmth {
     footprint_kb: u64,
     at: Option<Spot>,
-    /// Work done on that last-level cache when the task left it.
+    /// What that last-level cache had pushed out when the task left it.
     seen: u64,
 }
 
@@ -38,24 +87,31 @@ impl Warmth {
         Self { footprint_kb, at: None, seen: 0 }
     }
 
-    /// The task begins to run there, where `work` has been done on the last-level cache so far. Returns what fetching its
-    /// lines takes.
-    pub(crate) fn arrive(&mut self, to: Spot, work: u64, costs: &HostCosts) -> u64 {
-        let from = self.at.replace(to);
-        match from {
-            Some(from) if from.llc == to.llc => {
-                let left = decayed(WARM, work - self.seen, costs.cache_half_life);
-                let gone = self.footprint_kb * (WARM - left) * costs.kb_far / WARM;
-                let near = self.footprint_kb.min(costs.private_cache) * costs.kb_llc;
-                if from.core == to.core { gone } else { gone + near }
-            }
-            _ => self.footprint_kb * costs.kb_far,
+    /// The task begins to run there. Returns what it has to fetch.
+    pub(crate) fn arrive(&mut self, to: Spot, llcs: &mut [LastLevel], costs: &HostCosts) -> Fetch {
+        let bytes = self.footprint_kb * 1024;
+        let there = to.llc as usize;
+        let Some(from) = self.at.replace(to) else {
+            llcs[there].fill(bytes);
+            return Fetch { from_memory: bytes, ..Fetch::default() };
+        };
+        let from_memory = bytes - llcs[from.llc as usize].left(bytes, self.seen);
+        if from.llc != to.llc {
+            let moved = bytes - from_memory;
+            llcs[from.llc as usize].give(moved);
+            llcs[there].fill(bytes);
+            return Fetch { from_memory, from_cache: Some((from.llc, moved)), ..Fetch::default() };
         }
+        llcs[there].fill(from_memory);
+        let near = self.footprint_kb.min(costs.private_cache) * costs.kb_llc;
+        Fetch { from_memory, near_ns: if from.core == to.core { 0 } else { near }, from_cache: None }
     }
 
-    /// The task stops running; the last-level cache has seen `work` so far.
-    pub(crate) fn leave(&mut self, work: u64) {
-        self.seen = work;
+    /// The task stops running.
+    pub(crate) fn leave(&mut self, llcs: &[LastLevel]) {
+        if let Some(at) = self.at {
+            self.seen = llcs[at.llc as usize].evicted;
+        }
     }
 }
 
@@ -85,7 +141,6 @@ mod tests {
             line_package: 3,
             line_far: 5,
             kb_package: 50,
-            cache_half_life: 1000,
             ..HostCosts::default()
         }
     }
@@ -94,15 +149,39 @@ mod tests {
     const BESIDE: Spot = Spot { core: 2, llc: 1, package: 0 };
     const FAR: Spot = Spot { core: 3, llc: 2, package: 1 };
 
+    fn caches() -> [LastLevel; 3] {
+        [LastLevel::new(40 * 1024); 3]
+    }
+
     #[test]
-    fn the_same_core_is_free_a_near_one_cheap_a_far_one_dear() {
-        let mut warmth = Warmth::new(16);
-        assert_eq!(warmth.arrive(HERE, 0, &costs()), 1600, "the first time, everything comes from memory");
-        assert_eq!(warmth.arrive(HERE, 0, &costs()), 0);
-        assert_eq!(warmth.arrive(NEAR, 0, &costs()), 80);
-        assert_eq!(warmth.arrive(FAR, 0, &costs()), 1600);
-        warmth.leave(0);
-        assert_eq!(warmth.arrive(FAR, 1000, &costs()), 800, "half of it was pushed out");
+    fn the_same_core_has_it_all_a_near_one_fetches_near_and_a_far_one_from_the_cache_that_has_it() {
+        let (mut warmth, mut llcs) = (Warmth::new(16), caches());
+        let mut go = |to| {
+            let fetch = warmth.arrive(to, &mut llcs, &costs());
+            warmth.leave(&llcs);
+            (fetch.near_ns, fetch.from_memory, fetch.from_cache)
+        };
+        assert_eq!(go(HERE), (0, 16 * 1024, None), "the first time, everything comes from memory");
+        assert_eq!(go(HERE), (0, 0, None));
+        assert_eq!(go(NEAR), (80, 0, None));
+        assert_eq!(go(FAR), (0, 0, Some((0, 16 * 1024))));
+        assert_eq!([llcs[0].held, llcs[2].held], [0, 16 * 1024], "it is in one of them only");
+    }
+
+    #[test]
+    fn a_full_cache_pushes_out_and_holds_no_more_than_its_size() {
+        let mut llcs = caches();
+        let mut tasks = [Warmth::new(16); 3];
+        for task in &mut tasks {
+            task.arrive(HERE, &mut llcs, &costs());
+            task.leave(&llcs);
+        }
+        assert_eq!((llcs[0].held, llcs[0].evicted), (40 * 1024, 8 * 1024));
+        let again = tasks[0].arrive(HERE, &mut llcs, &costs());
+        assert!(again.from_memory > 1024 && again.from_memory < 4 * 1024, "8 of 40 KiB went: {again:?}");
+        assert_eq!(llcs[0].held, 40 * 1024);
+        let fits = tasks[2].arrive(HERE, &mut llcs, &costs());
+        assert!(fits.from_memory < again.from_memory, "it came last, less has gone since");
     }
 
     #[test]

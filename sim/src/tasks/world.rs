@@ -6,13 +6,15 @@
 //! Properties: time never goes back; the same machine, setup and seed give the same events, hence the same digest.
 use hostsched::{CpuId, Effects, Host, Ipi, Rq, TaskId};
 
+use super::bus::Buses;
 use super::channel::{Chan, Channel, Sem, Semaphore};
 use super::clock::{Clock, Governor};
 use super::cpu::Pcpu;
+use super::line::SharedLine;
 use super::machine::HostCosts;
 use super::outcome::Counters;
 use super::program::Program;
-use super::warmth::{Spot, Warmth};
+use super::warmth::{LastLevel, Spot, Warmth};
 use crate::alarms::Alarms;
 use crate::rng::Stream;
 use crate::timers::Timers;
@@ -109,8 +111,10 @@ pub(crate) struct World {
     pub(crate) cpus: Vec<Pcpu>,
     pub(crate) online: Vec<CpuId>,
     pub(crate) cores: Vec<Core>,
-    /// Work done on each last-level cache.
-    pub(crate) llc_work: Vec<u64>,
+    pub(crate) buses: Buses,
+    pub(crate) llcs: Vec<LastLevel>,
+    /// Reference count of the loopback route.
+    pub(crate) route: SharedLine,
     pub(crate) tasks: Vec<Task>,
     pub(crate) channels: Vec<Channel>,
     pub(crate) semaphores: Vec<Semaphore>,
