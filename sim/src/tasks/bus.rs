@@ -81,7 +81,7 @@ impl Buses {
     }
 
     /// A last-level cache fetches from memory; alone on the machine that takes `alone`. Returns how long it takes.
-    pub(crate) fn from_memory(&mut self, now: u64, to: u32, bytes: u64, alone: u64, costs: &HostCosts) -> u64 {
+    pub(crate) fn read_memory(&mut self, now: u64, to: u32, bytes: u64, alone: u64, costs: &HostCosts) -> u64 {
         let home = self.homes[to as usize];
         let over_bus = if self.own_memory { 0 } else { bytes * costs.kb_bus / 1024 };
         let bus = self.buses[home.package].take(now, over_bus, over_bus);
@@ -90,8 +90,8 @@ impl Buses {
         alone.max(bus).max(memory)
     }
 
-    /// As [`Self::from_memory`], from another last-level cache.
-    pub(crate) fn from_cache(
+    /// As [`Self::read_memory`], from another last-level cache.
+    pub(crate) fn read_cache(
         &mut self,
         now: u64,
         (from, to): (u32, u32),
@@ -132,38 +132,38 @@ mod tests {
     #[test]
     fn one_alone_does_not_wait_and_two_within_what_it_carries_do_not_either() {
         let mut buses = buses("2s:2l:2c");
-        assert_eq!(buses.from_memory(0, 0, KB, 100, &costs()), 100);
-        assert_eq!(buses.from_memory(0, 2, KB, 100, &costs()), 100, "read by 80, after the first was read and written");
-        assert_eq!(buses.from_memory(0, 1, KB, 100, &costs()), 140, "a third is too much");
-        assert_eq!(buses.from_memory(1000, 0, KB, 100, &costs()), 100, "the queue has run empty");
+        assert_eq!(buses.read_memory(0, 0, KB, 100, &costs()), 100);
+        assert_eq!(buses.read_memory(0, 2, KB, 100, &costs()), 100, "read by 80, after the first was read and written");
+        assert_eq!(buses.read_memory(0, 1, KB, 100, &costs()), 140, "a third is too much");
+        assert_eq!(buses.read_memory(1000, 0, KB, 100, &costs()), 100, "the queue has run empty");
     }
 
     #[test]
     fn a_bus_is_waited_for_by_those_behind_it_only() {
         let slow = HostCosts { kb_bus: 1000, ..costs() };
         let mut buses = buses("2s:2l:2c");
-        assert_eq!(buses.from_cache(0, (0, 1), KB, 100, &slow), 1000);
-        assert_eq!(buses.from_cache(0, (1, 0), KB, 100, &slow), 2000, "the same bus");
-        assert_eq!(buses.from_cache(0, (2, 3), KB, 100, &slow), 1000, "the other bus");
-        assert_eq!(buses.from_cache(0, (2, 0), KB, 100, &slow), 3000, "both");
+        assert_eq!(buses.read_cache(0, (0, 1), KB, 100, &slow), 1000);
+        assert_eq!(buses.read_cache(0, (1, 0), KB, 100, &slow), 2000, "the same bus");
+        assert_eq!(buses.read_cache(0, (2, 3), KB, 100, &slow), 1000, "the other bus");
+        assert_eq!(buses.read_cache(0, (2, 0), KB, 100, &slow), 3000, "both");
     }
 
     #[test]
     fn every_byte_is_counted_where_it_passes() {
         let mut buses = buses("2s:2l:2c");
-        buses.from_memory(0, 0, KB, 0, &costs());
+        buses.read_memory(0, 0, KB, 0, &costs());
         assert_eq!(buses.busy(), [2 * 10, 20 + 40]);
-        buses.from_cache(0, (0, 1), KB, 0, &costs());
+        buses.read_cache(0, (0, 1), KB, 0, &costs());
         assert_eq!(buses.busy(), [3 * 10, 20 + 2 * 40], "on one bus once");
-        buses.from_cache(0, (0, 2), KB, 0, &costs());
+        buses.read_cache(0, (0, 2), KB, 0, &costs());
         assert_eq!(buses.busy(), [5 * 10, 20 + 3 * 40], "over two buses");
     }
 
     #[test]
     fn a_package_with_a_memory_of_its_own_reaches_it_without_the_bus() {
         let mut buses = buses("2n:1s:2c");
-        buses.from_memory(0, 0, KB, 0, &costs());
+        buses.read_memory(0, 0, KB, 0, &costs());
         assert_eq!(buses.busy(), [0, 20 + 40]);
-        assert_eq!(buses.from_memory(0, 1, KB, 0, &costs()), 20, "the other memory is free");
+        assert_eq!(buses.read_memory(0, 1, KB, 0, &costs()), 20, "the other memory is free");
     }
 }

@@ -184,12 +184,12 @@ impl World {
         let Fetch { near_ns, from_memory, from_cache } = fetch;
         let (costs, measuring) = (&self.costs, self.measuring());
         let alone = from_memory * costs.kb_far / 1024;
-        let mut far = self.buses.from_memory(self.now, to.llc, from_memory, alone, costs);
+        let mut far = self.buses.read_memory(self.now, to.llc, from_memory, alone, costs);
         let mut queued = far - alone;
         if let Some((owner, bytes)) = from_cache {
             let near = self.buses.same_package(owner, to.llc);
             let alone = bytes * if near { costs.kb_package } else { costs.kb_far } / 1024;
-            let takes = self.buses.from_cache(self.now, (owner, to.llc), bytes, alone, costs);
+            let takes = self.buses.read_cache(self.now, (owner, to.llc), bytes, alone, costs);
             (far, queued) = (far + takes, queued + takes - alone);
         }
         if measuring {

@@ -147,7 +147,7 @@ impl World {
         let mut fetch = transfer(owner, spot, message.bytes, kind.lines(), &self.costs);
         if owner.llc != spot.llc {
             let bytes = message.bytes + kind.lines() * LINE;
-            let takes = self.buses.from_cache(self.now, (owner.llc, spot.llc), bytes, fetch, &self.costs);
+            let takes = self.buses.read_cache(self.now, (owner.llc, spot.llc), bytes, fetch, &self.costs);
             if measuring {
                 self.counters.bus_wait_ns += takes - fetch;
             }
