@@ -31,7 +31,7 @@ pub(super) enum Place {
     /// This host.
     Kvm,
     /// A host of that topology.
-    Simulated(Simulated, Topology),
+    Simulated(Box<Simulated>, Topology),
 }
 
 /// An engine that may be asked from several threads.
@@ -59,7 +59,7 @@ impl Place {
     /// A topology that cannot be read, or options of a simulated host where none is simulated.
     pub(super) fn choose(simulate: bool, args: &SimulatorArgs) -> Result<Self, Error> {
         match (simulate, args.given()) {
-            (true, _) => args.simulated().map(|(simulated, topology)| Self::Simulated(simulated, topology)),
+            (true, _) => args.simulated().map(|(simulated, topology)| Self::Simulated(Box::new(simulated), topology)),
             (false, Some(flag)) => {
                 Err(Error::Usage(format!("{flag} describes the host to simulate: add --engine sim, or leave it out")))
             }
@@ -76,7 +76,7 @@ impl Place {
             Self::Kvm => args.experiment(&allowed_cpus()),
             Self::Simulated(simulated, topology) => {
                 let cpus: Vec<u32> = topology.online().iter().map(|cpu| cpu.0).collect();
-                Ok(Experiment { simulated: Some(simulated.clone()), ..args.experiment(&cpus)? })
+                Ok(Experiment { simulated: Some((**simulated).clone()), ..args.experiment(&cpus)? })
             }
         }
     }

@@ -74,8 +74,8 @@ fn walk(cpu: Cpu, params: &Params, geometry: Geometry, random: &mut Random) {
     let [_, _, turns, ..] = params.args;
     let others = geometry.slots() - geometry.threads();
     let after_own = (cpu.index + 1) * geometry.threads();
-    let number = (after_own + random.next() as u32 % others) % geometry.slots();
-    let (slot, page) = (Slot::new(geometry, number), random.next() as u32 % geometry.chunk_pages());
+    let number = (after_own + random.below(others)) % geometry.slots();
+    let (slot, page) = (Slot::new(geometry, number), random.below(geometry.chunk_pages()));
     let walked = {
         let _walk = Walk::begin(cpu);
         walk_with_interrupts_off(slot, page, turns)

@@ -83,4 +83,10 @@ impl Random {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
+
+    /// Below `n`, which is not 0.
+    pub(crate) fn below(&mut self, n: u32) -> u32 {
+        // A remainder fits.
+        u32::try_from(self.next() % u64::from(n)).unwrap_or(0)
+    }
 }
