@@ -55,8 +55,8 @@ const MISSING: &[&str] = &[
     "The loss on 8 CPUs: about 6 per cent here, 1 published. Two thirds of it are lines fetched again, the rest the queue \
      before the memory. What makes 16 CPUs lose more is that queue; tried before it was there (off under on, on 8 and 16 \
      CPUs): 3.4's scheduler with history at wake-up 7.7 and 7.1 per cent; 2.6.27's wake-up and times 4.0 and 5.5 to 6.8; \
-     wake-up granularity halved: no change. Footprints of 32 to 48 KiB with the queue: 5.3 to 7.6 and 13.8 to 16.6: no \
-     footprint meets both demands.",
+     wake-up granularity halved: no change. Footprints of 40, 44 and 48 KiB with the queue: 6.6, 6.1 and 7.6 per cent on \
+     8 CPUs, 13.8, 15.2 and 16.6 on 16: none meets both demands.",
     "How fast 16 CPUs are: 40 per cent too fast with the bias, 65 without. The cores of tigerton (65 nm) are a tenth slower \
      than stoakley's (45 nm) at equal clocks, which the load's times do not know, and no run queue's lock is ever waited \
      for. CPUs never idle here; the thread saw balancing of newly idle ones succeed more often without the bias, here \
