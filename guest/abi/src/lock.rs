@@ -17,7 +17,7 @@
 //! one word, so that order needs no argument. The test-and-set lock is `virt_spin_lock` of Linux 4.2.
 //!
 //! Tickets have 31 bits and wrap around. The free tickets wrap off the word's top; who lets go with the last ticket
-//! subtracts instead of adding, so that no carry reaches [`SLOW`].
+//! subtracts instead of adding, so that no carry reaches `SLOW`.
 //!
 //! Properties, each with the mutants that break it in `model.rs`: one owner at a time, who sees what the last one wrote;
 //! tickets are served in order; whoever halts is kicked when its ticket is served, if it does not look up before.

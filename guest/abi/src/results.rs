@@ -163,7 +163,7 @@ results! {
     disk_sleep = "guest_disk_sleep",
     /// Workload `Ipi`: from `SendIpi` to the target's answer.
     ipi_round_trip = "ipi_round_trip",
-    /// The part of `ipi_delivery` whose targets ran when the flush began: [`Doing`](crate::vcpu::Doing).
+    /// The part of `ipi_delivery` whose targets ran when the flush began: [`Doing`].
     ack_running = "flush_ack_running",
     /// The same that had been taken off their CPU.
     ack_preempted = "flush_ack_preempted",
