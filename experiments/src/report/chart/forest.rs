@@ -12,6 +12,8 @@ const LEFT: f64 = 14.0;
 const RIGHT: f64 = WIDTH - 14.0;
 const ROW: f64 = 46.0;
 const TOP: f64 = 8.0;
+/// Half of what a letter of a tick takes at most.
+const HALF_LETTER: f64 = 3.5;
 
 /// One row.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +61,9 @@ pub(in super::super) fn draw(id: &str, title: &str, kind: Kind, effects: &[Effec
     let ticks = ticks(kind, x);
     for (value, name) in &ticks {
         let value = *value;
-        svg.text("tick", [x.at(value), bottom + LINE], Anchor::Middle, name);
+        // A name at an end of the axis stays inside the picture.
+        let half = HALF_LETTER * count(name.chars().count());
+        svg.text("tick", [x.at(value).clamp(half, WIDTH - half), bottom + LINE], Anchor::Middle, name);
     }
     // The lines stop short of the words above each row.
     for (row, effect) in effects.iter().enumerate() {
