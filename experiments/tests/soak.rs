@@ -28,10 +28,13 @@ fn what_holds_is_summed_up_with_what_was_covered() {
     let json = vmmlab(root.path(), &format!("{asked} --format json"));
     assert_eq!(json.status.code(), Some(0), "{json:?}");
     let summary: Summary = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!((summary.plans, summary.engines["sim"], summary.stale_reads), (40, 40, 0));
+    // Walks of real page tables (`gup`) are drawn, too, and not simulated.
+    let runs = summary.engines["sim"];
+    assert_eq!((summary.plans, summary.stale_reads), (40, 0));
+    assert!((30..40).contains(&runs), "{runs} runs");
     assert!(summary.flushes > 0 && summary.records > 0 && summary.modes.len() > 6 && summary.workloads.len() > 6);
     let page = vmmlab(root.path(), asked);
-    assert!(text(&page.stdout).contains("40 plans, 40 runs in"), "{page:?}");
+    assert!(text(&page.stdout).contains(&format!("40 plans, {runs} runs in")), "{page:?}");
     assert!(text(&page.stdout).contains(": everything held\n"), "{page:?}");
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0, "a soak writes no files");
 }
