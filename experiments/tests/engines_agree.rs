@@ -8,10 +8,13 @@
 //! change is upwards. Blocks are looked at after 7, 11 and 18 of them, fixed here; each look has a third of the 5 % error. Skipped
 //! by name without KVM, unless `VMMLAB_REQUIRE_KVM=1`, and where others take a fifth of the CPUs: what does not separate then says
 //! nothing about the engines.
+mod support;
+
 use hostsched::topology::Machine;
 use plan::{Control, CpuList, Engine, Mode, RunPlan, RunStatus};
 use stats::{Tests, percent};
-use vmm::probe::{allowed_cpus, probe};
+use support::kvm;
+use vmm::probe::allowed_cpus;
 use vmmlab::experiment::{Experiment, Metrics};
 use vmmlab::simulator;
 
@@ -101,22 +104,19 @@ fn separates(engine: &dyn Engine, question: &Question, cpus: &[u32]) -> Result<(
 fn both_engines_order_base_gang_and_pvflush_alike() {
     let name = "both_engines_order_base_gang_and_pvflush_alike";
     let cpus = allowed_cpus();
-    let reason = match probe().kvm {
-        Err(reason) => Some(reason.to_string()),
-        Ok(_) => (cpus.len() < 2).then(|| "it needs two CPUs".to_owned()),
-    };
-    let required = std::env::var("VMMLAB_REQUIRE_KVM").is_ok_and(|value| value == "1");
-    if let Some(reason) = reason {
-        assert!(!required, "{name} needs KVM (VMMLAB_REQUIRE_KVM=1): {reason}");
-        return println!("skipped {name}: {reason}");
+    if !kvm(name) {
+        return;
+    }
+    if cpus.len() < 2 {
+        return println!("skipped {name}: it needs two CPUs");
     }
     let two: Machine = "1s:2c".parse().unwrap();
     let sim = simulator::generic(two).unwrap();
-    let kvm = vmm::Kvm::default();
+    let real = vmm::Kvm::default();
     let mut failed = Vec::new();
     for question in &QUESTIONS {
         failed.extend(separates(&sim, question, &[0, 1]).err());
-        failed.extend(separates(&kvm, question, &cpus[..2]).err());
+        failed.extend(separates(&real, question, &cpus[..2]).err());
     }
     assert!(failed.is_empty(), "{failed:#?}");
 }

@@ -4,6 +4,8 @@
 //! What needs root or a second CPU is skipped by name without it. Signals are in `kvm.rs`, faults of guests and of threads in
 //! `vmm/tests/faults.rs`.
 
+mod support;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 use plan::RunStatus;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use support::kvm;
 use vmmlab::result::{self, ResultFile};
 
 const VMMLAB: &str = env!("CARGO_BIN_EXE_vmmlab");
@@ -22,15 +25,6 @@ const KVM: &str = "run --engine kvm --vms 2 --vcpus 2 --warmup 0ns --out out";
 /// Simulated ones, as fast as they come.
 const SIM: &str = "run --engine sim --topology 1s:2c --vms 1 --vcpus 2 --mode base,pvflush --duration 20ms --warmup 0ns \
                    --blocks 1000 --seed 1";
-
-/// True where guests can run; else says why `test` is skipped.
-fn kvm(test: &str) -> bool {
-    let Err(reason) = vmm::probe::probe().kvm else { return true };
-    let required = std::env::var("VMMLAB_REQUIRE_KVM").is_ok_and(|value| value == "1");
-    assert!(!required, "{test} needs KVM (VMMLAB_REQUIRE_KVM=1): {reason}");
-    println!("skipped {test}: {reason}");
-    false
-}
 
 /// True for root in a system that lets it mount; else says that `test` is skipped.
 fn can_mount(test: &str) -> bool {

@@ -1,6 +1,8 @@
 //! `vmmlab run` with real guests. Where KVM cannot be used each test says so by name and is skipped, unless
 //! `VMMLAB_REQUIRE_KVM=1`. Nothing here depends on how fast the host is.
 
+mod support;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -8,16 +10,8 @@ use std::time::{Duration, Instant};
 
 use plan::{Mode, RunRecord, RunStatus, metric};
 use rustix::process::{Pid, Signal, kill_process};
+use support::kvm;
 use vmmlab::result::ResultFile;
-
-/// True where guests can run; else says why `test` is skipped.
-fn kvm(test: &str) -> bool {
-    let Err(reason) = vmm::probe::probe().kvm else { return true };
-    let required = std::env::var("VMMLAB_REQUIRE_KVM").is_ok_and(|value| value == "1");
-    assert!(!required, "{test} needs KVM (VMMLAB_REQUIRE_KVM=1): {reason}");
-    println!("skipped {test}: {reason}");
-    false
-}
 
 fn command(directory: &Path, arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vmmlab"));

@@ -1,10 +1,13 @@
 //! `vmmlab soak` as a user meets it.
 
+mod support;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use support::kvm;
 use vmmlab::soak::Summary;
 
 fn command(directory: &Path, arguments: &str) -> Command {
@@ -77,10 +80,7 @@ fn ctrl_c_ends_it_with_what_there_is() {
 
 #[test]
 fn real_guests_are_soaked_where_there_are_some() {
-    if let Err(reason) = vmm::probe::probe().kvm {
-        let required = std::env::var("VMMLAB_REQUIRE_KVM").is_ok_and(|value| value == "1");
-        assert!(!required, "real_guests_are_soaked_where_there_are_some needs KVM: {reason}");
-        println!("skipped real_guests_are_soaked_where_there_are_some: {reason}");
+    if !kvm("real_guests_are_soaked_where_there_are_some") {
         return;
     }
     let root = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
 //! What a run counts. Integers only; [`crate::record`] turns it into the result.
+use abi::vcpu::Doing;
 use hdrhistogram::Histogram;
 
-use crate::vcpu::{Doing, Phase};
+use crate::vcpu::Phase;
 
 /// Counters of the measured time, all VMs together; names as in `plan::metric`.
 #[derive(Debug, Clone, Default)]
@@ -40,7 +41,7 @@ pub(crate) struct Stats {
     pub(crate) phase_ns: [u64; Phase::COUNT],
     pub(crate) flush_wait: Histogram<u64>,
     /// By [`Doing`]: from the sending of a flush's interrupt to the acknowledgement.
-    pub(crate) flush_ack: [Histogram<u64>; Doing::COUNT],
+    pub(crate) flush_ack: [Histogram<u64>; Doing::ALL.len()],
     pub(crate) ipi_delivery: Histogram<u64>,
     pub(crate) ipi_round_trip: Histogram<u64>,
     pub(crate) runqueue_wait: Histogram<u64>,

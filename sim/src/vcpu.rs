@@ -10,6 +10,7 @@
 //! pending never halts; a halted one is woken by what becomes pending.
 use std::collections::VecDeque;
 
+use abi::vcpu::Doing;
 use hostsched::CpuId;
 
 use crate::ids::{ThreadId, VcpuId};
@@ -56,26 +57,6 @@ impl Phase {
     pub(crate) const COUNT: usize = 7;
 }
 
-/// What a target does when it is sent a flush interrupt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Doing {
-    /// Has a CPU.
-    Running,
-    /// Wants one.
-    Preempted,
-    /// Halts with interrupts on, in the middle of something.
-    Halted,
-    /// Halts with interrupts off: it takes no interrupt before it is kicked.
-    HaltedIrqsOff,
-    /// Has nothing to run.
-    Idle,
-}
-
-impl Doing {
-    /// Number of states, for tables by state.
-    pub(crate) const COUNT: usize = 5;
-}
-
 /// The flush that a vCPU has under way (`struct smp_flush_state`, one slot a sender).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FlushSlot {
@@ -87,7 +68,7 @@ pub(crate) struct FlushSlot {
     /// When the interrupt was sent ...
     pub(crate) sent_at: u64,
     /// ... and what its targets did then: a mask for each [`Doing`].
-    pub(crate) doing: [u64; Doing::COUNT],
+    pub(crate) doing: [u64; Doing::ALL.len()],
     /// The VM's flush generation that this flush completes.
     pub(crate) generation: u64,
     /// No flush, but an interrupt there and back ([`begin_ipi`](crate::world::World::begin_ipi)).

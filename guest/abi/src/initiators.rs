@@ -15,13 +15,12 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 use shuttle::rand::{Rng, thread_rng};
-use shuttle::sync::atomic::AtomicBool;
 use shuttle::thread;
 
-use crate::shootdown::{Round, Shootdown, Vcpus, bits};
+use crate::lines::Lines;
+use crate::shootdown::{Round, Shootdown, bits};
 use crate::state::{FLUSH, Marked, PREEMPTED, StateWord, Stop};
-use crate::sync::Ordering;
-use crate::vcpu::{FlushLine, KickLine};
+use crate::sync::{AtomicBool, Ordering};
 
 const INITIATORS: usize = 3;
 const VCPUS: u32 = 4;
@@ -31,32 +30,11 @@ const SCHEDULES: usize = 20_000;
 const DEPTH: usize = 4;
 
 #[derive(Default)]
-struct Lines {
-    state: StateWord,
-    flush: FlushLine,
-    kick: KickLine,
-    irq: AtomicBool,
-    latch: AtomicBool,
-}
-
-#[derive(Default)]
 struct Vm {
     space: Shootdown,
     vcpus: Vec<Lines>,
     unmapped: [AtomicBool; INITIATORS],
     completed: [AtomicBool; INITIATORS],
-}
-
-impl Vcpus for Vm {
-    fn state(&self, vcpu: u32) -> &StateWord {
-        &self.vcpus[vcpu as usize].state
-    }
-    fn flush(&self, vcpu: u32) -> &FlushLine {
-        &self.vcpus[vcpu as usize].flush
-    }
-    fn kick(&self, vcpu: u32) -> &KickLine {
-        &self.vcpus[vcpu as usize].kick
-    }
 }
 
 /// The steps that a mutant gets wrong.
@@ -73,7 +51,7 @@ struct Steps {
 const PRODUCT: Steps = Steps {
     stop: |word| _ = word.stop(Stop::Preempted),
     enter: |word| word.enter().flush,
-    mark: |round, vm| _ = round.mark_stopped(vm),
+    mark: |round, vm| _ = round.mark_stopped(&vm.vcpus),
     publish_first: true,
     recheck: true,
     arm: true,
@@ -165,7 +143,7 @@ impl Vcpu<'_> {
             self.vm.vcpus[target as usize].irq.store(true, Ordering::SeqCst);
         }
         loop {
-            round.look(self.vm);
+            round.look(&self.vm.vcpus);
             (self.steps.mark)(&mut round, self.vm);
             if round.missing() == 0 {
                 break;
@@ -181,7 +159,7 @@ impl Vcpu<'_> {
     /// Halts until the last target that is missing kicks, or an interrupt comes; true if it was kicked.
     fn halt(&mut self, round: &mut Round) -> bool {
         if self.steps.arm {
-            if !round.arm_halt(self.vm).1 {
+            if !round.arm_halt(&self.vm.vcpus).1 {
                 return false;
             }
         } else {

@@ -29,6 +29,8 @@ pub mod idle;
 #[cfg(all(test, shuttle))]
 mod initiators;
 pub mod layout;
+#[cfg(all(test, any(loom, shuttle)))]
+mod lines;
 pub mod lock;
 #[cfg(all(test, loom))]
 mod model;

@@ -21,24 +21,12 @@ use std::sync::atomic::AtomicUsize;
 use std::vec::Vec;
 
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicBool;
 use loom::thread;
 
-use crate::shootdown::{Round, Shootdown, Vcpus, bits};
+use crate::lines::Lines;
+use crate::shootdown::{Round, Shootdown, bits};
 use crate::state::{FLUSH, HALTED, PREEMPTED, StateWord, Stop};
-use crate::sync::{AtomicU64, Ordering};
-use crate::vcpu::{FlushLine, KickLine};
-
-/// What one vCPU shares, the interrupt that it has pending, and its kick latch in the host.
-#[derive(Default)]
-struct Lines {
-    state: StateWord,
-    flush: FlushLine,
-    kick: KickLine,
-    irq: AtomicBool,
-    /// Read-modify-writes only, as the VMM's: loom may order a plain store against a swap either way.
-    latch: AtomicBool,
-}
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// One address space of `N` vCPUs with one page in it.
 struct Vm {
@@ -46,18 +34,6 @@ struct Vm {
     vcpus: Vec<Lines>,
     mapped: AtomicBool,
     completed: AtomicBool,
-}
-
-impl Vcpus for Vm {
-    fn state(&self, vcpu: u32) -> &StateWord {
-        &self.vcpus[vcpu as usize].state
-    }
-    fn flush(&self, vcpu: u32) -> &FlushLine {
-        &self.vcpus[vcpu as usize].flush
-    }
-    fn kick(&self, vcpu: u32) -> &KickLine {
-        &self.vcpus[vcpu as usize].kick
-    }
 }
 
 /// The steps that a mutant may get wrong.
@@ -86,12 +62,12 @@ struct Steps {
 const PRODUCT: Steps = Steps {
     stop: |word, why| _ = word.stop(why),
     enter: |word| word.enter().flush,
-    mark: |round, vm| round.mark_stopped(vm),
+    mark: |round, vm| round.mark_stopped(&vm.vcpus),
     rescan: true,
     recheck: true,
     mid_instruction: Stop::MidInstruction,
     publish_first: true,
-    arm_halt: |round, vm| round.arm_halt(vm).1,
+    arm_halt: |round, vm| round.arm_halt(&vm.vcpus).1,
     online_first: true,
 };
 
@@ -176,7 +152,7 @@ fn preempted_target(steps: Steps, ends_stopped: bool) {
                     vm.complete();
                     return round;
                 }
-                round.look(&*vm);
+                round.look(&vm.vcpus);
                 if steps.rescan {
                     (steps.mark)(&mut round, &vm);
                 }
@@ -203,7 +179,7 @@ fn preempted_target(steps: Steps, ends_stopped: bool) {
         vm.take_irq(steps, 1, &mut cached);
     }
     // The target does no more: the initiator's next turn must end the flush.
-    round.look(&*vm);
+    round.look(&vm.vcpus);
     if steps.rescan {
         (steps.mark)(&mut round, &vm);
     }
@@ -265,7 +241,7 @@ fn halting_initiator(steps: Steps, latched: bool) {
     for target in targets {
         target.join().unwrap();
     }
-    round.look(&*vm);
+    round.look(&vm.vcpus);
     assert_eq!(round.missing(), 0, "the flush never completes");
     if halts && !woken_early {
         assert!(vm.vcpus[0].latch.swap(false, Ordering::SeqCst), "halted, and nobody kicks");
@@ -295,7 +271,7 @@ fn newcomer(steps: Steps) {
     let mut round = vm.clear_and_begin();
     (steps.mark)(&mut round, &vm);
     vm.send_irqs(round.missing());
-    round.look(&*vm);
+    round.look(&vm.vcpus);
     if round.missing() == 0 {
         vm.complete();
     }

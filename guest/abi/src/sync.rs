@@ -9,7 +9,7 @@
 pub use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+pub use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 #[cfg(shuttle)]
-pub use shuttle::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+pub use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
