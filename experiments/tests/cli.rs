@@ -20,6 +20,24 @@ fn text(bytes: &[u8]) -> String {
 const NO_SUCH_CPU: &str = "8191";
 
 #[test]
+fn what_cannot_be_simulated_is_refused_before_anything_is_written() {
+    let root = tempfile::tempdir().unwrap();
+    for (words, said) in [
+        ("--workload gup", "workload gup walks real page tables: it needs --engine kvm"),
+        ("--fault 1ms:cpu-off=99", "--fault 1ms:cpu-off=99 happens to nothing: there is no CPU 99 among 8, from 0"),
+        ("--fault 1ms:vcpu-killed=1.8", "there is no vCPU 8 among 8, from 0"),
+        ("--fault 1ms:group-gone=2", "there is no VM 2 among 2, from 0"),
+    ] {
+        let words = format!("run --engine sim --vms 2 --blocks 1 {words}");
+        let output = vmmlab(root.path(), &words.split_whitespace().collect::<Vec<_>>());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}: {error}");
+        assert!(error.contains(said), "{words}: {error}");
+    }
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn bad_input_is_answered_on_stderr_with_exit_code_2_and_leaves_nothing() {
     let root = tempfile::tempdir().unwrap();
     let occupied = root.path().join("occupied");

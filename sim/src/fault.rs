@@ -9,7 +9,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use plan::format_ns;
+use plan::{RunPlan, format_ns};
+
+use crate::machine::Machine;
 
 /// What happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,20 @@ pub struct Fault {
 const NAMES: [&str; 4] = ["cpu-off", "cpu-on", "group-gone", "vcpu-killed"];
 
 impl Fault {
+    /// What it would happen to, if that does not exist.
+    pub(crate) fn missing(&self, plan: &RunPlan, machine: &Machine) -> Option<String> {
+        let vm_is_missing = |vm: u32| (vm >= plan.vms).then(|| format!("VM {vm} among {}, from 0", plan.vms));
+        match self.kind {
+            FaultKind::CpuOffline(cpu) | FaultKind::CpuOnline(cpu) => {
+                let cpus = machine.topology.cpus();
+                (!cpus.iter().any(|known| known.id.0 == cpu)).then(|| format!("CPU {cpu} among {}, from 0", cpus.len()))
+            }
+            FaultKind::GroupRemoved { vm } => vm_is_missing(vm),
+            FaultKind::VcpuKilled { vm, vcpu } => vm_is_missing(vm)
+                .or_else(|| (vcpu >= plan.vcpus).then(|| format!("vCPU {vcpu} among {}, from 0", plan.vcpus))),
+        }
+    }
+
     /// As [`FromStr`] reads it.
     #[must_use]
     pub fn written(&self) -> String {

@@ -36,6 +36,26 @@ impl Sim {
         Self { faults, ..self }
     }
 
+    /// Refuses what cannot be simulated, or not on this machine.
+    ///
+    /// # Errors
+    /// One sentence that names the option and what would be right.
+    pub fn check(&self, plan: &RunPlan) -> Result<(), EngineError> {
+        plan.validate().map_err(|error| EngineError::BadPlan(error.to_string()))?;
+        if plan.sched == Sched::Host {
+            let why = "--sched host has no meaning in the simulator: there is no kernel below it; use --sched lab";
+            return Err(EngineError::BadPlan(why.into()));
+        }
+        if !plan.workload.is_simulated() {
+            let why = format!("workload {} walks real page tables: it needs --engine kvm", plan.workload);
+            return Err(EngineError::BadPlan(why));
+        }
+        let missing = self.faults.iter().find_map(|fault| Some((fault, fault.missing(plan, &self.machine)?)));
+        missing.map_or(Ok(()), |(fault, what)| {
+            Err(EngineError::BadPlan(format!("--fault {} happens to nothing: there is no {what}", fault.written())))
+        })
+    }
+
     /// Shows every run to a sink of that observer, beside those that it has.
     #[must_use]
     pub fn watched(mut self, watch: Arc<dyn Watch>) -> Self {
@@ -61,15 +81,7 @@ impl Engine for Sim {
     }
 
     fn run(&self, plan: &RunPlan, control: &Control) -> Result<RunRecord, EngineError> {
-        plan.validate().map_err(|error| EngineError::BadPlan(error.to_string()))?;
-        if plan.sched == Sched::Host {
-            let why = "--sched host has no meaning in the simulator: there is no kernel below it; use --sched lab";
-            return Err(EngineError::BadPlan(why.into()));
-        }
-        if !plan.workload.is_simulated() {
-            let why = format!("workload {} walks real page tables: it needs --engine kvm", plan.workload);
-            return Err(EngineError::BadPlan(why));
-        }
+        self.check(plan)?;
         let world = World::new(&self.machine, plan, self.options);
         let mut world = world.map_err(|error| EngineError::BadPlan(error.to_string()))?;
         world.expect_faults(&self.faults);

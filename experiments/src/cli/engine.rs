@@ -86,11 +86,18 @@ impl Place {
     /// # Errors
     /// One sentence that names what is missing and how to get it.
     pub(super) fn check(&self, experiment: &Experiment) -> Result<(), Error> {
-        if let (Self::Kvm, Some(plan)) = (self, experiment.plans.first()) {
-            vmm::check_workload(plan)?;
-            limits::check(experiment)?;
+        match self {
+            Self::Kvm => {
+                for plan in &experiment.plans {
+                    vmm::check_workload(plan)?;
+                }
+                limits::check(experiment)
+            }
+            Self::Simulated(simulated, _) => {
+                let sim = simulator::engine(simulated)?;
+                experiment.plans.iter().try_for_each(|plan| Ok(sim.check(plan)?))
+            }
         }
-        Ok(())
     }
 
     /// The engine and the host that it found, or the exact reason why this host has none. A simulator shows its events

@@ -60,11 +60,22 @@ pub struct SoakArgs {
     #[arg(long, value_name = "both|kvm|sim", value_enum, default_value = "both", hide_possible_values = true)]
     pub engine: SoakEngine,
     /// Put a fault into every plan, which the checks must catch: lost-flush
-    #[arg(long, value_name = "FAULT")]
+    #[arg(long, value_name = "FAULT", value_parser = fault_of_any_plan)]
     pub inject: Option<Inject>,
     /// What is printed on stdout
     #[arg(long, value_enum, value_name = "table|json", default_value = "table", hide_possible_values = true)]
     pub format: Format,
+}
+
+/// A fault that every plan can have.
+pub(super) fn fault_of_any_plan(text: &str) -> Result<Inject, String> {
+    match text.parse().map_err(|error: plan::ModeError| error.to_string())? {
+        Inject::EarlyFree => Err(
+            "it acts on workload gup alone: vmmlab run --workload gup --inject early-free; here it takes lost-flush"
+                .into(),
+        ),
+        fault @ Inject::LostFlush => Ok(fault),
+    }
 }
 
 pub(super) fn soak(args: &SoakArgs, arguments: &[String]) -> Result<Exit, Error> {

@@ -7,6 +7,7 @@ use sim::swarm::{Broken, Case, Summary};
 
 use super::event_log::Log;
 use super::print;
+use super::soak::fault_of_any_plan;
 use crate::exit::{Error, Exit};
 use crate::simulator;
 use crate::units::Seed;
@@ -30,7 +31,7 @@ pub struct SwarmArgs {
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub cases: u64,
     /// Put in a fault that the checks must catch: lost-flush
-    #[arg(long, value_name = "FAULT")]
+    #[arg(long, value_name = "FAULT", value_parser = fault_of_any_plan)]
     pub inject: Option<Inject>,
     /// Write every event of the cases to this file, a line each
     #[arg(long, value_name = "FILE")]
