@@ -83,7 +83,7 @@ fn the_manual_has_the_legend_of_the_log() {
 fn faults_of_the_command_line_come_up_and_are_told() {
     let root = tempfile::tempdir().unwrap();
     let asked = "run --engine sim --topology 1s:4c --vms 2 --vcpus 4 --mode gang --blocks 1 --duration 100ms --warmup 10ms --seed 1 \
-                 --fault 20ms:cpu-off=1,60ms:cpu-on=1,70ms:vcpu-killed=1.3,80ms:cpu-off=99 --out out";
+                 --fault 20ms:cpu-off=1,60ms:cpu-on=1,70ms:vcpu-killed=1.3,80ms:cpu-on=2 --out out";
     let done = vmmlab(root.path(), asked);
     assert_eq!(done.status.code(), Some(0), "{done:?}");
     let json = fs::read_to_string(root.path().join("out/result.json")).unwrap();
@@ -91,14 +91,15 @@ fn faults_of_the_command_line_come_up_and_are_told() {
         "\"fault: CPU 1 off line at 20ms\"",
         "\"fault: CPU 1 on line at 60ms\"",
         "\"fault: vCPU 3 of VM 1 killed at 70ms\"",
-        "\"refused fault: CPU 99 off line at 80ms\"",
-        "\"80ms:cpu-off=99\"",
+        "\"refused fault: CPU 2 on line at 80ms\"",
+        "\"80ms:cpu-on=2\"",
     ] {
         assert!(json.contains(told), "{told}");
     }
     for (given, want) in [
         ("--engine sim --fault 1ms:cpu-of=1", "one of cpu-off, cpu-on, group-gone, vcpu-killed"),
         ("--engine sim --fault 1:cpu-off=1", "'1' is no time"),
+        ("--engine sim --topology 1s:4c --fault 1ms:cpu-off=99", "there is no CPU 99 among 4, from 0"),
         ("--engine kvm --fault 1ms:cpu-off=1", "--fault describes the host to simulate"),
     ] {
         let refused = vmmlab(root.path(), &format!("run --dry-run {given}"));

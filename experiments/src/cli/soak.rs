@@ -150,12 +150,12 @@ fn one(args: &SoakArgs, number: u64, kvm: Option<&vmm::Kvm>, stop: &Stop, summar
     words.push(format!("--engine={name}"));
     // What is drawn is in range: a test asks for a thousand of them.
     let run = RunArgs::from_words(&words).map_err(Error::Usage)?;
+    if kvm.is_none() && !run.workload.is_simulated() {
+        return Ok(());
+    }
     let place = Place::choose(kvm.is_none(), &run.simulator)?;
     let experiment = place.experiment(&run)?;
     let Some(plan) = experiment.block(0).into_iter().next() else { return Ok(()) };
-    if kvm.is_none() && !plan.workload.is_simulated() {
-        return Ok(());
-    }
     let before = Left::now();
     let ended = match kvm {
         Some(kvm) => kvm.run(&plan, stop.control()),

@@ -65,15 +65,32 @@ fn the_last_cpu_stays_and_a_fault_that_cannot_be_is_refused() {
         fault(11 * MS, FaultKind::CpuOffline(1)),
         fault(12 * MS, FaultKind::CpuOnline(1)),
         fault(13 * MS, FaultKind::CpuOnline(3)),
-        fault(14 * MS, FaultKind::GroupRemoved { vm: 7 }),
-        fault(15 * MS, FaultKind::VcpuKilled { vm: 0, vcpu: 2 }),
+        fault(14 * MS, FaultKind::GroupRemoved { vm: 1 }),
+        fault(15 * MS, FaultKind::GroupRemoved { vm: 1 }),
+        fault(16 * MS, FaultKind::VcpuKilled { vm: 0, vcpu: 1 }),
+        fault(17 * MS, FaultKind::VcpuKilled { vm: 0, vcpu: 1 }),
     ];
     // CPU 3 is on the machine and not in the plan.
     let (record, _) = run(&plan(Mode::Base, 2, 2, 2), &faults);
     let refused = record.notices.iter().filter(|notice| notice.starts_with("refused fault: "));
     let refused: Vec<_> = refused.map(|notice| &notice["refused fault: ".len()..]).collect();
-    let (on, group, vcpu) = ("CPU 1 on line at 12ms", "group of VM 7 removed at 14ms", "vCPU 2 of VM 0 killed at 15ms");
+    let (on, group, vcpu) = ("CPU 1 on line at 12ms", "group of VM 1 removed at 15ms", "vCPU 1 of VM 0 killed at 17ms");
     assert_eq!(refused, ["CPU 1 off line at 11ms", on, "CPU 3 on line at 13ms", group, vcpu]);
+}
+
+#[test]
+fn a_fault_of_something_that_does_not_exist_is_no_plan() {
+    for (kind, want) in [
+        (FaultKind::CpuOffline(4), "cpu-off=4 happens to nothing: there is no CPU 4 among 4, from 0"),
+        (FaultKind::CpuOnline(9), "cpu-on=9 happens to nothing: there is no CPU 9 among 4, from 0"),
+        (FaultKind::GroupRemoved { vm: 2 }, "group-gone=2 happens to nothing: there is no VM 2 among 2, from 0"),
+        (FaultKind::VcpuKilled { vm: 2, vcpu: 0 }, "killed=2.0 happens to nothing: there is no VM 2 among 2, from 0"),
+        (FaultKind::VcpuKilled { vm: 0, vcpu: 3 }, "killed=0.3 happens to nothing: there is no vCPU 3 among 3, from 0"),
+    ] {
+        let sim = Sim::new(host("2s:2c"), Options::default()).with_faults(vec![fault(MS, kind)]);
+        let error = sim.run(&plan(Mode::Base, 2, 3, 2), &Control::default()).unwrap_err().to_string();
+        assert!(error.contains(want), "{error}");
+    }
 }
 
 #[test]
