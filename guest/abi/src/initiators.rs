@@ -18,7 +18,7 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
 use crate::lines::Lines;
-use crate::shootdown::{Round, Shootdown, bits};
+use crate::shootdown::{Round, Shootdown, Vcpus, bits};
 use crate::state::{FLUSH, Marked, PREEMPTED, StateWord, Stop};
 use crate::sync::{AtomicBool, Ordering};
 

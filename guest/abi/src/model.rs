@@ -24,7 +24,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use crate::lines::Lines;
-use crate::shootdown::{Round, Shootdown, bits};
+use crate::shootdown::{Round, Shootdown, Vcpus, bits};
 use crate::state::{FLUSH, HALTED, PREEMPTED, StateWord, Stop};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
