@@ -3,7 +3,7 @@
 //! ```text
 //!   engine    one run: boot ─ threads ─ control loop ─ join ─ record
 //!     │
-//!     ├─ boot        ELF, tables, registers, in named steps          memory, probe
+//!     ├─ boot        ELF, tables, registers, in named steps          memory, probe, guest_params
 //!     ├─ control     stages, abort, watchdog, console: event-manager timer, watchdog, console, snapshot
 //!     ├─ vcpu        the state machine of one thread                run_shared: what threads share
 //!     │    ├─ doorbell    what the guest asks, checked               leave: why a thread ends
@@ -32,6 +32,7 @@ pub mod disk;
 pub mod dispatch;
 pub mod doorbell;
 pub mod engine;
+pub mod guest_params;
 pub mod guests;
 pub mod interrupt;
 pub mod kick;
@@ -58,4 +59,5 @@ pub mod vcpu;
 pub mod vectors;
 pub mod watchdog;
 
-pub use engine::{Kvm, Options, check_workload};
+pub use engine::{Kvm, Options};
+pub use guest_params::check_workload;
