@@ -11,10 +11,11 @@ use fuzz::{Script, mutate, target};
 use hdrhistogram::Histogram;
 use linux_loader::loader::{Elf, KernelLoader};
 use plan::HistogramSummary;
+use vmm::clock::cycles_to_ns;
 use vmm::doorbell::Doorbell;
 use vmm::latch::KickLatch;
 use vmm::memory::GuestMemory;
-use vmm::snapshot::{Buckets, cycles_to_ns};
+use vmm::snapshot::Buckets;
 use vmm::sync::Ordering;
 use vmm::vectors::PendingVectors;
 

@@ -17,8 +17,8 @@ use hdrhistogram::Histogram;
 use kvm_ioctls::VcpuExit;
 use plan::{Mode, RunPlan, Sched};
 use vmm::boot::{Image, boot};
+use vmm::clock::cycles_to_ns;
 use vmm::probe::open_kvm;
-use vmm::snapshot::cycles_to_ns;
 use vmm::{Options, stats};
 
 /// Doorbells of one round.

@@ -8,7 +8,7 @@
 use std::arch::asm;
 use std::sync::OnceLock;
 
-use crate::kick::monotonic_ns;
+use crate::clock::monotonic_ns;
 
 /// Iterations of a sample: about 30 us.
 const SAMPLE_LOOPS: u64 = 20_000;

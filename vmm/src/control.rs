@@ -21,8 +21,8 @@ use hdrhistogram::Histogram;
 use plan::{Control, CpuList, Failure};
 use vmm_sys_util::eventfd::EventFd;
 
+use crate::clock::monotonic_ns;
 use crate::console::Console;
-use crate::kick::monotonic_ns;
 use crate::leave::Leave;
 use crate::outbox::{Ended, Message};
 use crate::run_shared::RunShared;

@@ -20,11 +20,12 @@ use trace::{Buffer, Names, Trace};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::boot::{Image, boot};
+use crate::clock::monotonic_ns;
 use crate::control::{Conductor, LEAVE_LIMIT_NS, Outcome, Times};
 use crate::disk::Disk;
 use crate::guest_params::{check_size, check_workload, params};
 use crate::guests::{Guests, Vm};
-use crate::kick::{install_handler, monotonic_ns};
+use crate::kick::install_handler;
 use crate::neighbour;
 use crate::outbox::{Message, Outbox};
 use crate::probe::{allowed_cpus, open_kvm};

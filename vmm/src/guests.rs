@@ -10,7 +10,8 @@ use abi::vcpu::VcpuPage;
 use abi::{layout, params::Params};
 use kvm_ioctls::VmFd;
 
-use crate::kick::{KickCell, Reason, monotonic_ns};
+use crate::clock::monotonic_ns;
+use crate::kick::{KickCell, Reason};
 use crate::latch::KickLatch;
 use crate::memory::{GuestMemory, MemoryError};
 use crate::sched::{PreemptNotifier, SchedOut, VcpuIndex, VcpuSched};

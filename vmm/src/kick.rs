@@ -16,10 +16,10 @@
 //!   immediate_exit = 1                  KVM_RUN         (EINTR at once if immediate_exit)
 //!                                       run += 1  (even: outside)
 //! ```
-//! Either the sender sees that the target is in a run and signals, or the target sees the reason before it enters: the two fences order
-//! "store mine, then load yours" on both sides, so that both cannot miss. A signal that arrives between the last test
-//! and the ioctl runs the handler, whose `immediate_exit = 1` makes the ioctl return at once. A signal that arrives
-//! late, after that run ended, costs one spurious return of a later `KVM_RUN`.
+//! Either the sender sees that the target is in a run and signals, or the target sees the reason before it enters: the
+//! two fences order "store mine, then load yours" on both sides, so that both cannot miss. A signal that arrives between
+//! the last test and the ioctl runs the handler, whose `immediate_exit = 1` makes the ioctl return at once. A signal
+//! that arrives late, after that run ended, costs one spurious return of a later `KVM_RUN`.
 //!
 //! `run` is a sequence, not a flag, so that a sender can also wait until the target has *left* the run in which it
 //! saw it ([`KickCell::current_run`], [`KickCell::has_left`]): a flag might be set again by the next run.
@@ -33,6 +33,8 @@
 //! handler. The deadline is the generation: a signal that comes when no tick is armed, or before the deadline now
 //! armed, belongs to an earlier arming and is dropped, so a late one never reaches a thread that has been parked.
 
+mod reason;
+
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr;
@@ -41,72 +43,12 @@ use std::sync::atomic::AtomicU8;
 
 use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler};
 
+use crate::clock::monotonic_ns;
 use crate::sync::{AtomicI32, AtomicU32, AtomicU64, OnceLock, Ordering, fence};
+pub use reason::{Reason, Reasons, Tick};
 
 /// Offset of the kick signal above `SIGRTMIN`, away from the numbers that debuggers and runtimes use by habit.
 const SIGNAL_OFFSET: i32 = 5;
-
-/// Why a thread was kicked: one bit each in [`Reasons`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Reason {
-    /// `need_resched` of the CPU that the thread holds was set.
-    Resched = 1 << 0,
-    /// The scheduler tick of the CPU that the thread holds is due.
-    Tick = 1 << 1,
-    /// A vector was added to the vCPU's pending bitmap.
-    Interrupt = 1 << 2,
-    /// The run ends: leave the vCPU loop.
-    Stop = 1 << 3,
-    /// An IPI of the lab's scheduler is waiting at the CPU that the thread holds.
-    SchedIpi = 1 << 4,
-    /// The guest's own timer tick is due.
-    GuestTick = 1 << 5,
-}
-
-/// Whose tick a timer makes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tick {
-    /// The scheduler's: [`Reason::Tick`].
-    Host,
-    /// The guest's own: [`Reason::GuestTick`].
-    Guest,
-}
-
-impl Tick {
-    const ALL: [Self; 2] = [Self::Host, Self::Guest];
-
-    const fn reason(self) -> Reason {
-        match self {
-            Self::Host => Reason::Tick,
-            Self::Guest => Reason::GuestTick,
-        }
-    }
-}
-
-/// A set of [`Reason`]s.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reasons(u32);
-
-impl Reasons {
-    /// True if no reason is in the set.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// True if `reason` is in the set.
-    #[must_use]
-    pub const fn contains(self, reason: Reason) -> bool {
-        self.0 & reason as u32 != 0
-    }
-
-    /// Number of reasons in the set.
-    #[must_use]
-    pub const fn len(self) -> u32 {
-        self.0.count_ones()
-    }
-}
 
 /// What became of a [`KickCell::post`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -367,14 +309,6 @@ fn signal_thread(tid: i32) {
     // SAFETY: tgkill takes three integers and touches no memory of ours. Unsafe because libc has no safe wrapper. It
     // can only fail with ESRCH (the thread ended after it was seen in KVM_RUN), and then there is no one to kick.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, kick_signal()) };
-}
-
-/// CLOCK_MONOTONIC in ns; async-signal-safe.
-#[must_use]
-pub fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    // The monotonic clock starts at 0 at boot and never runs backwards.
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 #[cfg(test)]

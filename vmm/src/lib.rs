@@ -14,7 +14,7 @@
 //!     │    └─ dispatch    the lab's, by hostsched                    cgroup: who is a gang
 //!     ├─ tap         what is traced                                  crate trace
 //!     ├─ neighbour   who else uses the CPUs
-//!     └─ record      what was measured                               stats, profile, cpu_use
+//!     └─ record      what was measured                               stats, profile, cpu_use, clock
 //! ```
 //!
 //! Three rules hold everywhere. A vCPU's ioctls are made by the thread that owns it. What a guest can write is checked
@@ -25,6 +25,7 @@
 pub mod boot;
 pub mod calibrate;
 pub mod cgroup;
+pub mod clock;
 pub mod console;
 pub mod control;
 pub mod cpu_use;

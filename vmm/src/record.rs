@@ -9,6 +9,7 @@ use plan::{
     Failure, HistogramSummary, Neighbour, NeighbourRecord, RunPlan, RunRecord, RunStatus, Sched, VmRecord, Workload,
 };
 
+use crate::clock::cycles_to_ns;
 use crate::control::Outcome;
 use crate::guests::{Guests, Vm};
 use crate::kick::KickTotals;
@@ -17,7 +18,7 @@ use crate::leave::Leave;
 use crate::outbox::Ended;
 use crate::profile::{resolve, shares};
 use crate::run_shared::RunShared;
-use crate::snapshot::{Snapshot, VcpuSnapshot, cycles_to_ns, histogram_between};
+use crate::snapshot::{Snapshot, VcpuSnapshot, histogram_between};
 use crate::stats::{Counter, histogram};
 use crate::sync::Ordering;
 use crate::watchdog::progress;

@@ -5,10 +5,10 @@ use abi::results::{Counters as GuestCounters, Results};
 use hdrhistogram::Histogram;
 use plan::CpuList;
 
+use crate::clock::{cycles_to_ns, monotonic_ns};
 use crate::cpu_use::{CpuUse, thread_cpu_ns};
 use crate::dispatch::LabStats;
 use crate::guests::Guests;
-use crate::kick::monotonic_ns;
 use crate::scheduler::Scheduler;
 use crate::stats::{Counter, histogram};
 use crate::sync::Ordering;
@@ -40,13 +40,6 @@ impl Buckets {
             }
         }
     }
-}
-
-/// Cycles of a TSC of `tsc_khz` as ns.
-#[must_use]
-pub fn cycles_to_ns(cycles: u64, tsc_khz: u32) -> u64 {
-    let ns = u128::from(cycles) * 1_000_000 / u128::from(tsc_khz.max(1));
-    u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
 /// One vCPU at one moment.

@@ -19,7 +19,7 @@ use hostsched::topology::CpuId;
 use hostsched::{Ipi, Nanos, Running, TaskId, Vruntime};
 use trace::{Buffer, Recorder, What};
 
-use crate::kick::monotonic_ns;
+use crate::clock::monotonic_ns;
 use crate::sched::VcpuIndex;
 use crate::stats::PhaseCell;
 use crate::sync::Arc;

@@ -77,7 +77,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::kick::{Bound, Reason, install_handler, monotonic_ns};
+    use crate::clock::monotonic_ns;
+    use crate::kick::{Bound, Reason, install_handler};
 
     #[test]
     fn an_armed_tick_arrives_and_a_disarmed_one_does_not() {

@@ -16,7 +16,7 @@ use hostsched::{
     Effects, GroupId, Host, Ipi, Nanos, NoTrace, Rq, RunQueues, TaskId, TaskSpec, Trace, Violation, Waker,
 };
 
-use crate::kick::monotonic_ns;
+use crate::clock::monotonic_ns;
 use crate::sync::{Mutex, lock};
 use crate::tap;
 

@@ -10,7 +10,7 @@ use plan::metric;
 use super::lab::Lab;
 use super::pcpu::Pcpu;
 use super::stats::histogram;
-use crate::kick::monotonic_ns;
+use crate::clock::monotonic_ns;
 
 /// Totals since the run's start; the difference of two is a measurement.
 #[derive(Debug, Clone)]

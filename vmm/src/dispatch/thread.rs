@@ -12,7 +12,6 @@ use std::io;
 
 use hostsched::Effects;
 use hostsched::topology::CpuId;
-use rustix::time::{ClockId, clock_gettime};
 use trace::What;
 
 use super::core::{Input, Output};
@@ -21,7 +20,8 @@ use super::lab::{Lab, next_of};
 use super::pcpu::Pcpu;
 use super::seat::{Slot, seat_of};
 use super::token::pending;
-use crate::kick::{Tick, monotonic_ns};
+use crate::clock::{monotonic_ns, own_cpu_ns};
+use crate::kick::Tick;
 use crate::sched::{Permit, SchedOut, VcpuIndex, VcpuThread};
 use crate::sync::park;
 use crate::tap;
@@ -271,21 +271,15 @@ struct Meter {
 
 impl Meter {
     fn start(wall_ns: u64) -> Self {
-        Self { wall_ns, cpu_ns: thread_cpu_ns(), told_ns: 0 }
+        Self { wall_ns, cpu_ns: own_cpu_ns(), told_ns: 0 }
     }
 
     /// Time in which the calling thread did not run, since the last call. The two clocks are read one after the other,
     /// so the sum since the start may step back by some hundred ns: then nothing is told until it has caught up.
     fn stolen(&mut self, wall_ns: u64) -> u64 {
-        let (wall, cpu) = (wall_ns.saturating_sub(self.wall_ns), thread_cpu_ns().saturating_sub(self.cpu_ns));
+        let (wall, cpu) = (wall_ns.saturating_sub(self.wall_ns), own_cpu_ns().saturating_sub(self.cpu_ns));
         let fresh = wall.saturating_sub(cpu).saturating_sub(self.told_ns);
         self.told_ns += fresh;
         fresh
     }
-}
-
-/// CPU time of the calling thread.
-fn thread_cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
