@@ -116,7 +116,7 @@ impl Vcpu<'_> {
         };
         let bit = 1_u64 << self.number;
         for waiter in bits(waiters) {
-            if self.vm.kick(waiter).remaining.fetch_and(!bit, Ordering::SeqCst) & !bit == 0 {
+            if self.vm.vcpus.kick(waiter).remaining.fetch_and(!bit, Ordering::SeqCst) & !bit == 0 {
                 self.vm.vcpus[waiter as usize].latch.store(true, Ordering::SeqCst);
             }
         }
@@ -165,7 +165,7 @@ impl Vcpu<'_> {
         } else {
             let missing = round.missing();
             self.lines().kick.arm(missing);
-            bits(missing).for_each(|target| self.vm.kick(target).register(self.number));
+            bits(missing).for_each(|target| self.vm.vcpus.kick(target).register(self.number));
         }
         let _ = self.lines().state.stop(Stop::Halted);
         let mut kicked = false;
@@ -240,7 +240,7 @@ const MUTANTS: [(&str, &str, Steps); 6] = [
         Steps {
             mark: |round, vm| {
                 for target in bits(round.missing()) {
-                    let _: Marked = vm.state(target).mark_flush();
+                    let _: Marked = vm.vcpus.state(target).mark_flush();
                     round.forget(target);
                 }
             },

@@ -108,7 +108,7 @@ impl Vm {
         };
         for waiter in bits(waiters) {
             let bit = 1 << vcpu;
-            if self.kick(waiter).remaining.fetch_and(!bit, Ordering::SeqCst) & !bit == 0 {
+            if self.vcpus.kick(waiter).remaining.fetch_and(!bit, Ordering::SeqCst) & !bit == 0 {
                 self.vcpus[waiter as usize].latch.swap(true, Ordering::SeqCst);
             }
         }
@@ -369,9 +369,9 @@ const MUTANTS: [Mutant; 11] = [
     ("a halt begins without a last look", UNKICKED, || {
         let arm_halt = |round: &mut Round, vm: &Vm| {
             let armed = round.missing();
-            vm.kick(0).arm(armed);
-            bits(armed).for_each(|target| vm.kick(target).register(0));
-            vm.kick(0).disarm(0)
+            vm.vcpus.kick(0).arm(armed);
+            bits(armed).for_each(|target| vm.vcpus.kick(target).register(0));
+            vm.vcpus.kick(0).disarm(0)
         };
         loom::model(move || halting_initiator(Steps { arm_halt, ..PRODUCT }, false));
     }),
