@@ -17,6 +17,9 @@
 //! - a waiter that halts is kicked, or has been woken by something else, and looks again;
 //! - a target that stops after its IPI was sent is marked by the next look for it: nobody waits for its time slice.
 
+#[cfg(all(test, loom))]
+mod model;
+
 use crate::state::{Marked, StateWord};
 use crate::sync::{AtomicU64, Ordering};
 use crate::vcpu::{FlushLine, KickLine};
