@@ -1,11 +1,21 @@
-//! The knobs: sysctls, `sched_features`, and the switches that select what other kernels did.
+//! The knobs: sysctls, `sched_features`, and the switches that select what other kernels did (`switches`). They are fields
+//! of [`Config`]; who has the kernel's names for them sets them by these (`named`).
 //!
 //! Units: nanoseconds for times, milliseconds for balance intervals (as in `struct sched_domain`). Everything defaults to
 //! Linux 3.4.113 as it boots on the given number of CPUs; a switch names each earlier or later behaviour.
 //!
 //! Worked example: 8 CPUs. The factor is 1 + ilog2(8) = 4, so latency = 24 ms, minimum granularity = 3 ms, wake-up
 //! granularity = 4 ms. At 2 CPUs the factor is 2 (12 / 1.5 / 2 ms). From 8 CPUs on it stays 4.
+
+mod named;
+mod switches;
+
 use crate::ids::Nanos;
+
+pub use named::SettingError;
+pub use switches::{
+    BusiestPick, IdleImbalance, IdleSibling, LbBias, LoadIdx, LoadTracking, SdInit, Switches, Tunables,
+};
 
 /// `/proc/sys/kernel/sched_*` (kernel 3.4), in nanoseconds unless the name says otherwise.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -121,148 +131,6 @@ impl Default for Features {
     }
 }
 
-/// How a wake-up looks for an idle CPU near its target.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum IdleSibling {
-    /// Walks the groups of the last-level-cache domain downwards (3.4, `select_idle_sibling`).
-    #[default]
-    Traverse,
-    /// Takes the first idle CPU of each domain, the lowest domain first, and stops at the one that spans the waker and the
-    /// task's CPU (3.0): on SMT the sibling of the waker.
-    FirstIdle,
-    /// Looks only at the cross-wired partner of the target (in the tree before 3.6, reverted).
-    Buddy,
-    /// Stays on the target.
-    Off,
-}
-
-/// How the load history biases the comparison of a source with a target.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum LbBias {
-    /// Source: the smaller of history and now; target: the larger (`LB_BIAS` on, 3.4).
-    #[default]
-    MinMax,
-    /// Both: the mean of history and now.
-    Averaged,
-    /// Both: now (`LB_BIAS` off).
-    Off,
-}
-
-/// Which group of a domain counts as the busiest (`update_sd_pick_busiest`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum BusiestPick {
-    /// The one with the highest load among those that are over capacity or imbalanced (3.4).
-    #[default]
-    V3_4,
-    /// Overloaded before imbalanced before any other, then the highest load (3.18 and later).
-    V3_18,
-}
-
-/// How many more idle CPUs than the busiest group the local one needs before an idle CPU pulls (`find_busiest_group`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum IdleImbalance {
-    /// More than one (3.4).
-    #[default]
-    One,
-    /// More than two where the last-level cache has two CPUs.
-    TwoOnTwoCpuLlc,
-}
-
-/// Flags and intervals with which the domains start (`sd_init`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum SdInit {
-    /// The `SD_*_INIT` tables of 3.4.
-    #[default]
-    V3_4,
-    /// 3.16's: intervals by the number of CPUs; below the package, groups are no longer emptied into idle siblings
-    /// (`SD_PREFER_SIBLING` is off at MC).
-    V3_16,
-    /// 2.6.27's: wake-ups and forks read a tick of history, going idle reads two in the package domain, groups are never
-    /// emptied into idle siblings, nodes draw no wake-ups.
-    V2_6_27,
-}
-
-/// Run-time tunables and features with which the kernel boots.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Tunables {
-    /// 3.4's.
-    #[default]
-    V3_4,
-    /// 2.6.27's: times several times longer and growing with every doubling of the CPUs, sleepers credited with a whole
-    /// latency, the task woken last goes next, a remote wake-up takes the other queue's lock at once.
-    V2_6_27,
-}
-
-/// What counts as the load of a task, a group or a CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum LoadTracking {
-    /// The weight of what is queued now; a group's part by an average of its queues' weights (3.4).
-    #[default]
-    PerQueue,
-    /// Each entity's weight times the part of the time that it was runnable lately (3.8 to 4.2).
-    PerEntity,
-}
-
-/// The load-history indices of the domains where they differ from the topology's own (`sched_domain.busy_idx` ...).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LoadIdx {
-    /// `busy_idx`: periodic balance of a busy CPU.
-    pub busy: Option<u8>,
-    /// `idle_idx`: periodic balance of an idle CPU.
-    pub idle: Option<u8>,
-    /// `newidle_idx`: balance of a CPU that just ran out of work.
-    pub newidle: Option<u8>,
-    /// `wake_idx`: wake-affine.
-    pub wake: Option<u8>,
-    /// `forkexec_idx`: fork and exec balance.
-    pub forkexec: Option<u8>,
-}
-
-/// Behaviour of other kernels, by name; every default is 3.4.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Switches {
-    /// Search for an idle CPU on wake-up.
-    pub idle_sibling: IdleSibling,
-    /// Use of the load history.
-    pub lb_bias: LbBias,
-    /// Choice of the busiest group.
-    pub busiest_pick: BusiestPick,
-    /// Idle-CPU threshold of an idle CPU's balance.
-    pub idle_imbalance: IdleImbalance,
-    /// What the domains start with.
-    pub sd_init: SdInit,
-    /// What counts as load. Run queues keep what was set when they were made.
-    pub load_tracking: LoadTracking,
-    /// What the kernel boots with.
-    pub tunables: Tunables,
-    /// Overrides of the domains' history indices.
-    pub load_idx: LoadIdx,
-    /// 3.4 forgets to restart its count of examined tasks when it retries without an all-pinned CPU, so a CPU may stay
-    /// idle for ever; true repairs that (as 3.5 did). Off by default: the golden schedules have the bug.
-    pub redo_resets_loop: bool,
-    /// A CPU that goes idle balances after an idle CPU's interval (3.16). In 3.4 it keeps the time that it set while it was
-    /// busy, up to 100 ms a CPU of the host ahead, unless it pulls something at once; there, NOHZ hides that.
-    pub idle_next_balance: bool,
-    /// A CPU that runs out of work always looks for some, however short it usually is idle (before 2.6.33).
-    pub newidle_always: bool,
-}
-
-impl Switches {
-    /// 2.6.27 on a machine without SMT: its `wake_idle` looked for an idle CPU among the threads of a core only. What of it
-    /// is not here: its group balancing, and `find_busiest_group` before idle CPUs were counted.
-    #[must_use]
-    pub fn v2_6_27() -> Self {
-        Self {
-            idle_sibling: IdleSibling::Off,
-            sd_init: SdInit::V2_6_27,
-            tunables: Tunables::V2_6_27,
-            newidle_always: true,
-            redo_resets_loop: true,
-            ..Self::default()
-        }
-    }
-}
-
 /// Everything that can be set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -320,103 +188,6 @@ impl Config {
     #[must_use]
     pub fn hz(&self) -> u64 {
         1_000_000_000 / self.tick.0
-    }
-}
-
-/// Why a setting is refused.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SettingError {
-    /// No sysctl of that name.
-    #[error("there is no sysctl '{0}': names are those of /proc/sys/kernel, such as sched_latency_ns")]
-    Sysctl(String),
-    /// No feature of that name.
-    #[error("there is no scheduler feature '{0}': names are those of sched_features, such as LAST_BUDDY")]
-    Feature(String),
-    /// A value that the sysctl cannot have.
-    #[error("{name} cannot be {value}: it must be {wanted}")]
-    Value {
-        /// The sysctl.
-        name: String,
-        /// The value.
-        value: i64,
-        /// What it may be.
-        wanted: &'static str,
-    },
-}
-
-/// Features of 3.4 that exist and change nothing here: no high-resolution tick, no architecture hooks, no mutexes, no
-/// real-time class; `AFFINE_WAKEUPS` is not read by 3.4 and `FORCE_SD_OVERLAP` only at boot.
-const INERT_FEATURES: [&str; 8] = [
-    "AFFINE_WAKEUPS",
-    "ARCH_POWER",
-    "HRTICK",
-    "DOUBLE_TICK",
-    "OWNER_SPIN",
-    "NONTASK_POWER",
-    "FORCE_SD_OVERLAP",
-    "RT_RUNTIME_SHARE",
-];
-
-impl Config {
-    /// Sets sysctls by name, as writes to `/proc/sys/kernel` do. Latency and minimum granularity also set `nr_latency`.
-    ///
-    /// # Errors
-    /// An unknown name, a value out of range. Earlier settings stay.
-    pub fn set_sysctls<'a>(
-        &mut self,
-        online_cpus: u32,
-        settings: impl IntoIterator<Item = (&'a str, i64)>,
-    ) -> Result<(), SettingError> {
-        let nr_latency = self.sysctls.nr_latency;
-        let mut stretches = false;
-        for (name, value) in settings {
-            let refuse = |wanted| SettingError::Value { name: name.to_owned(), value, wanted };
-            let unsigned = u64::try_from(value).map_err(|_| refuse("0 or more"));
-            let positive = unsigned.clone().and_then(|v| if v == 0 { Err(refuse("above 0")) } else { Ok(Nanos(v)) });
-            let s = &mut self.sysctls;
-            match name {
-                "sched_latency_ns" => s.latency = positive?,
-                "sched_min_granularity_ns" => s.min_granularity = positive?,
-                "sched_wakeup_granularity_ns" => s.wakeup_granularity = Nanos(unsigned?),
-                "sched_child_runs_first" => s.child_runs_first = unsigned? != 0,
-                "sched_migration_cost_ns" if value == -1 => s.migration_cost = Nanos(u64::MAX),
-                "sched_migration_cost_ns" => s.migration_cost = Nanos(unsigned?),
-                "sched_nr_migrate" => s.nr_migrate = u32::try_from(value).map_err(|_| refuse("from 0 to 2^32 - 1"))?,
-                "sched_shares_window" | "sched_shares_window_ns" | "sched_shares_ratelimit_ns" => {
-                    s.shares_window = positive?;
-                }
-                // 2.6.32 had these; 3.4 has nothing that they could change.
-                "sched_compat_yield" | "sched_shares_thresh" => {}
-                _ => return Err(SettingError::Sysctl(name.to_owned())),
-            }
-            stretches |= matches!(name, "sched_latency_ns" | "sched_min_granularity_ns");
-        }
-        self.sysctls.written(online_cpus);
-        if !stretches {
-            self.sysctls.nr_latency = nr_latency;
-        }
-        Ok(())
-    }
-
-    /// Sets a feature by its kernel name (`/sys/kernel/debug/sched_features`).
-    ///
-    /// # Errors
-    /// An unknown name.
-    pub fn set_feature(&mut self, name: &str, on: bool) -> Result<(), SettingError> {
-        let f = &mut self.features;
-        match name {
-            "GENTLE_FAIR_SLEEPERS" => f.gentle_fair_sleepers = on,
-            "START_DEBIT" => f.start_debit = on,
-            "NEXT_BUDDY" => f.next_buddy = on,
-            "LAST_BUDDY" => f.last_buddy = on,
-            "CACHE_HOT_BUDDY" => f.cache_hot_buddy = on,
-            "TTWU_QUEUE" => f.ttwu_queue = on,
-            "LB_MIN" => f.lb_min = on,
-            "LB_BIAS" => self.switches.lb_bias = if on { LbBias::MinMax } else { LbBias::Off },
-            _ if INERT_FEATURES.contains(&name) => {}
-            _ => return Err(SettingError::Feature(name.to_owned())),
-        }
-        Ok(())
     }
 }
 
