@@ -6,12 +6,14 @@
 //! [`CpuPublic`] of its CPU whenever it changes, in relaxed atomics, as the kernel reads `cpu_rq(i)->load.weight` and
 //! its neighbours without the lock. In the simulator these are plain loads and stores.
 //!
-//! Everything else about a task or queue belongs to one `Rq` and needs it.
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+//! What is shared of one CPU, task or group stands in `shared`; everything else about it belongs to one `Rq` and needs it.
+
+mod shared;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::config::{Config, INITIAL_JIFFIES, SdInit};
 use crate::effects::Effects;
-use crate::entity::Slot;
 use crate::ids::{GroupId, Nanos, TaskId, VmId};
 use crate::policy::{Hooks, Policy};
 use crate::rq::{Rq, RunQueues};
@@ -20,8 +22,7 @@ use crate::topology::{BrokenTopology, BuildOptions, CpuId, CpuSet, Machine, Sche
 use crate::trace::{NoTrace, Trace};
 use crate::weight::NICE_0_LOAD;
 
-/// Steps of load history (`CPU_LOAD_IDX_MAX`).
-pub(crate) const CPU_LOAD_IDX_MAX: usize = 5;
+pub(crate) use shared::{CPU_LOAD_IDX_MAX, CpuPublic, GroupShared, SgpState, TaskShared};
 
 /// How many tasks and groups a host has room for. Tables are made once, so nothing allocates later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,95 +45,6 @@ pub enum HostError {
     /// A clock that starts too early.
     #[error("the epoch must be at least 1 s, so that no history reaches below zero, not {0} ns")]
     Epoch(Nanos),
-}
-
-/// The published summary of a CPU's run queue.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct CpuPublic {
-    /// Tasks queued or running, the stopper included (`rq->nr_running`).
-    pub(crate) nr_running: AtomicU32,
-    /// Wake-ups queued and not yet done (`rq->wake_list`).
-    pub(crate) wake_pending: AtomicU32,
-    /// The idle thread has the CPU (`rq->curr == rq->idle`).
-    pub(crate) curr_idle: AtomicBool,
-    /// Load of the root queue (`weighted_cpuload`): its weight, or what its entities have weighed lately.
-    pub(crate) load: AtomicU64,
-    /// History of `load` (`rq->cpu_load[]`).
-    pub(crate) cpu_load: [AtomicU64; CPU_LOAD_IDX_MAX],
-    /// `rq->cpu_power`.
-    pub(crate) power: AtomicU64,
-    /// The task that runs, +1; 0 for none.
-    pub(crate) curr_task: AtomicU32,
-    /// Other CPUs that wake-ups from this one have asked whether they are idle.
-    pub(crate) idle_asked: AtomicU64,
-}
-
-impl CpuPublic {
-    /// `idle_cpu` (3.4): idle runs, nothing is queued, nothing is about to be.
-    #[inline]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.curr_idle.load(Relaxed) && self.nr_running.load(Relaxed) == 0 && self.wake_pending.load(Relaxed) == 0
-    }
-}
-
-/// The shared side of a task.
-#[derive(Debug, Default)]
-pub(crate) struct TaskShared {
-    /// CPU (high half) and slot (low half); `VACANT` for no task.
-    place: AtomicU64,
-    /// Its VM, +1; 0 for none.
-    pub(crate) vm: AtomicU32,
-    /// Next task of the VM, in a ring.
-    pub(crate) vm_next: AtomicU32,
-    /// Its group.
-    pub(crate) group: AtomicU32,
-}
-
-const VACANT: u64 = u64::MAX;
-const CLAIMED: u64 = u64::MAX - 1;
-
-impl TaskShared {
-    /// Takes a vacant place; it is nowhere until `set_place`.
-    pub(crate) fn claim(&self) -> bool {
-        self.place.compare_exchange(VACANT, CLAIMED, Relaxed, Relaxed).is_ok()
-    }
-
-    pub(crate) fn set_place(&self, cpu: CpuId, slot: Slot) {
-        self.place.store(u64::from(cpu.0) << 32 | u64::from(slot.0), Relaxed);
-    }
-
-    /// Where the task is. It may move until the CPU's queue is held: check again there.
-    #[inline]
-    pub(crate) fn place(&self) -> Option<(CpuId, Slot)> {
-        let word = self.place.load(Relaxed);
-        let half = |w: u64| u32::try_from(w & 0xffff_ffff).unwrap_or(0);
-        (word < CLAIMED).then(|| (CpuId(half(word >> 32)), Slot(half(word))))
-    }
-}
-
-/// The shared side of a group (`struct task_group`).
-#[derive(Debug, Default)]
-pub(crate) struct GroupShared {
-    pub(crate) parent: AtomicU32,
-    pub(crate) shares: AtomicU64,
-    pub(crate) gang: AtomicBool,
-    pub(crate) live: AtomicBool,
-    pub(crate) generation: AtomicU32,
-    /// Sum of the contributions of the CPUs (`tg->load_weight`, `tg->load_avg`).
-    pub(crate) load_weight: AtomicI64,
-    /// Sum of the runnable times of the CPUs, 1024 for all time (`tg->runnable_avg`).
-    pub(crate) runnable_avg: AtomicI64,
-    /// Child groups.
-    pub(crate) children: AtomicU32,
-}
-
-/// A group's power as balancing last computed it (`struct sched_group_power`).
-#[derive(Debug, Default)]
-pub(crate) struct SgpState {
-    pub(crate) power: AtomicU64,
-    pub(crate) power_orig: AtomicU64,
-    pub(crate) next_update: AtomicU64,
 }
 
 /// The shared state of a host.
@@ -173,13 +85,12 @@ impl Host {
         let mut domains = build_sched_domains(&machine, machine.online(), build)?;
         tune(&config, &mut domains);
         let room = |n: u32| n as usize;
-        let tasks = (0..room(limits.tasks)).map(|_| TaskShared { place: VACANT.into(), ..TaskShared::default() });
         let host = Self {
             jiffies: INITIAL_JIFFIES.into(),
             next_jiffy: (config.epoch + config.tick).0.into(),
             sgps: sgps(&domains),
             cpus: (0..machine.cpu_slots()).map(|_| CpuPublic::default()).collect(),
-            tasks: tasks.collect(),
+            tasks: (0..room(limits.tasks)).map(|_| TaskShared::vacant()).collect(),
             vm_head: (0..room(limits.tasks)).map(|_| AtomicU32::new(0)).collect(),
             groups: (0..room(limits.groups)).map(|_| GroupShared::default()).collect(),
             policies: Vec::new(),
@@ -363,11 +274,6 @@ impl Host {
         if self.next_jiffy.compare_exchange(next, next + ticks * self.config.tick.0, Relaxed, Relaxed).is_ok() {
             self.jiffies.fetch_add(ticks, Relaxed);
         }
-    }
-
-    /// Takes a task's place in the table.
-    pub(crate) fn vacate_task(&self, task: TaskId) {
-        self.tasks[task.index()].place.store(VACANT, Relaxed);
     }
 
     /// Replaces the domains by those of the CPUs in `online` (`partition_sched_domains`).

@@ -308,6 +308,6 @@ impl Host {
             }
             self.tasks[task.index()].vm.store(0, Relaxed);
         }
-        self.vacate_task(task);
+        self.tasks[task.index()].vacate();
     }
 }
