@@ -3,6 +3,8 @@
 //! ```text
 //!   run directory ──► source ──► view ─────────► page (sections of blocks) ──► templates ──► one HTML file
 //!                       │         │ charts (SVG)      ▲
+//!                       │         ├──► latency ───────┤
+//!                       │         ├──► guest_time ────┤
 //!   compare JSON ───────┤         ├──► comparison ────┤
 //!   reproduce JSON ─────┘         └──► reproduction ──┘
 //!   trace ──► schedule ───────────────────────────────┘
@@ -12,7 +14,9 @@
 mod caveats;
 mod chart;
 mod comparison;
+mod guest_time;
 mod histograms;
+mod latency;
 mod page;
 mod reproduction;
 mod schedule;

@@ -1,24 +1,19 @@
-//! From a result to the sections of its page.
+//! From a result to the sections of its page. Those with drawings of their own are made elsewhere: `comparison`,
+//! `latency`, `guest_time`, `schedule`.
 
 use std::collections::BTreeMap;
 
 use plan::RunStatus;
-use plan::metric::{Family, HISTOGRAMS, METRICS};
+use plan::metric::{Family, METRICS};
 
-use super::caveats;
-use super::chart::{ecdf, percentiles, profile};
-use super::comparison;
-use super::histograms::Latency;
-use super::page::{Block, Cell, Charts, Ids, Page, Section, Table};
+use super::page::{Block, Cell, Ids, Page, Section, Table};
 use super::source::Measured;
+use super::{caveats, comparison, guest_time, latency};
 use crate::compare::{self, CompareError, Comparison, Request};
 use crate::result::{ResultFile, RowSummary};
 use crate::table::words;
 use crate::table::{self, figure, notes};
 use stats::BLOCKS_MIN;
-
-/// Functions of a guest profile that have a bar of their own; the rest is one bar.
-const FUNCTIONS: usize = 7;
 
 /// The page of a measured result.
 pub(super) fn page(measured: &Measured, schedule: Section) -> Page {
@@ -34,8 +29,12 @@ pub(super) fn page(measured: &Measured, schedule: Section) -> Page {
         sections: vec![
             Section { id: "verdict", heading: "Verdict", blocks: verdict(result, &compared) },
             Section { id: "forest", heading: "Changes and their intervals", blocks: forests(&compared, &mut ids) },
-            Section { id: "latency", heading: "Latency", blocks: latencies(measured, &mut ids) },
-            Section { id: "profile", heading: "Where the guests' time went", blocks: profiles(result, &mut ids) },
+            Section { id: "latency", heading: "Latency", blocks: latency::section(measured, &mut ids) },
+            Section {
+                id: "profile",
+                heading: "Where the guests' time went",
+                blocks: guest_time::section(result, &mut ids),
+            },
             schedule,
             Section { id: "limits", heading: "What this does not measure", blocks: limits(measured) },
             Section { id: "host", heading: "Host and settings", blocks: host(measured) },
@@ -159,125 +158,14 @@ fn medians(result: &ResultFile) -> Option<Block> {
 }
 
 /// The modes in their order, each once.
-fn modes(result: &ResultFile) -> Vec<&str> {
+pub(super) fn modes(result: &ResultFile) -> Vec<&str> {
     result.summary.iter().map(|row| row.mode.as_str()).collect()
 }
 
-fn latencies(measured: &Measured, ids: &mut Ids) -> Vec<Block> {
-    let modes = modes(&measured.result);
-    let mut blocks: Vec<Block> = measured.gaps.iter().map(|gap| Block::Text(gap.clone())).collect();
-    let known = HISTOGRAMS.iter().map(|m| m.id);
-    let found = &measured.latencies.by_name;
-    let others = found.keys().map(String::as_str).filter(|name| known.clone().all(|id| id != *name));
-    for name in known.clone().chain(others) {
-        let Some(by_mode) = found.get(name) else { continue };
-        let present: Vec<(usize, &str, &Latency)> =
-            modes.iter().enumerate().filter_map(|(at, mode)| Some((at, *mode, by_mode.get(*mode)?))).collect();
-        let title = name.replace('_', " ").replace("ipi ", "IPI ").replace("runqueue", "run-queue");
-        let text = HISTOGRAMS.iter().find(|m| m.id == name).map_or("", |m| m.text.trim());
-        blocks.push(Block::Heading(capital(&title)));
-        if !text.is_empty() {
-            blocks.push(Block::Text(text.into()));
-        }
-        let drawings = [
-            percentiles::draw(&ids.next(), &format!("{title}: percentiles"), &present),
-            ecdf::draw(&ids.next(), &format!("{title}: share of waits up to a time"), &present),
-        ];
-        let caption = "Left or above: time by percentile, the axis stretched towards 100 % so that rare long waits can be seen. \
-                       Right or below: which share took at most so long.";
-        blocks.push(Charts::narrow(caption, drawings.into_iter().flatten().collect()));
-        let absent: Vec<&str> = modes.iter().copied().filter(|mode| !by_mode.contains_key(*mode)).collect();
-        if !absent.is_empty() {
-            blocks.push(Block::Text(format!("No such wait was recorded under {}.", absent.join(", "))));
-        }
-        blocks.push(percentile_table(&title, &present));
-    }
-    if found.is_empty() {
-        blocks.push(Block::Text("There is no whole histogram to draw a latency from.".into()));
-    }
-    blocks
-}
-
-fn percentile_table(title: &str, modes: &[(usize, &str, &Latency)]) -> Block {
-    let row = |(_, mode, latency): &(usize, &str, &Latency)| {
-        let time = |ns: u64| Cell::figure(figure::time(super::chart::float(ns)));
-        let shares = [0.5, 0.9, 0.99, 0.999].map(|share| time(latency.at(share)));
-        let count = Cell::figure(figure::grouped(&latency.count().to_string()));
-        [Cell::words(*mode)].into_iter().chain(shares).chain([time(latency.max_ns()), count]).collect()
-    };
-    let head = ["p50", "p90", "p99", "p99.9", "longest", "count"].map(Cell::figure);
-    Block::Table(Table {
-        caption: format!("{}, all good blocks of a mode together", capital(title)),
-        head: [Cell::words("mode")].into_iter().chain(head).collect(),
-        rows: modes.iter().map(row).collect(),
-    })
-}
-
-fn capital(text: &str) -> String {
+/// With a capital first letter.
+pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
-/// Mean share of each guest function over the good runs of a mode.
-fn shares(result: &ResultFile, mode: &str) -> BTreeMap<String, f64> {
-    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
-    let mut runs = 0_u32;
-    for run in result.good_runs(mode).filter(|run| !run.guest_profile.is_empty()) {
-        runs += 1;
-        for (function, share) in &run.guest_profile {
-            *sums.entry(function.clone()).or_default() += share;
-        }
-    }
-    sums.values_mut().for_each(|sum| *sum /= f64::from(runs));
-    sums
-}
-
-fn profiles(result: &ResultFile, ids: &mut Ids) -> Vec<Block> {
-    let by_mode: Vec<(usize, &str, BTreeMap<String, f64>)> =
-        modes(result).into_iter().enumerate().map(|(at, mode)| (at, mode, shares(result, mode))).collect();
-    let mut largest: BTreeMap<&str, f64> = BTreeMap::new();
-    for (function, share) in by_mode.iter().flat_map(|(_, _, shares)| shares) {
-        let most = largest.entry(function).or_default();
-        *most = most.max(*share);
-    }
-    let mut order: Vec<(&str, f64)> = largest.into_iter().filter(|(_, share)| *share > 0.0).collect();
-    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
-    if order.is_empty() {
-        return vec![Block::Text("No guest profile was recorded.".into())];
-    }
-    let shown: Vec<&str> = order.iter().take(FUNCTIONS).map(|(function, _)| *function).collect();
-    let bars = |shares: &BTreeMap<String, f64>| {
-        let of = |function: &&str| ((*function).to_owned(), shares.get(*function).copied().unwrap_or_default());
-        let mut bars: Vec<(String, f64)> = shown.iter().map(of).collect();
-        if order.len() > FUNCTIONS {
-            let rest = shares.iter().filter(|(function, _)| !shown.contains(&function.as_str())).map(|(_, s)| s).sum();
-            bars.push(("all others".into(), rest));
-        }
-        bars
-    };
-    let sampled = by_mode.iter().filter(|(_, _, shares)| !shares.is_empty());
-    let drawings = sampled.clone().map(|(at, mode, shares)| {
-        profile::draw(&ids.next(), &format!("{mode}: guest profile"), *at, mode, &bars(shares))
-    });
-    let caption =
-        "Share of guest time by guest function, mean over the good blocks. flush_wait... is the wait of an initiator.";
-    let mut blocks = vec![Charts::narrow(caption, drawings.collect())];
-    let absent: Vec<&str> =
-        by_mode.iter().filter(|(_, _, shares)| shares.is_empty()).map(|(_, mode, _)| *mode).collect();
-    if !absent.is_empty() {
-        blocks.push(Block::Text(format!("No profile was recorded under {}.", absent.join(", "))));
-    }
-    let row = |(_, mode, shares): &(usize, &str, BTreeMap<String, f64>)| {
-        let cells = bars(shares).into_iter().map(|(_, share)| Cell::figure(figure::share(share)));
-        [Cell::words(*mode)].into_iter().chain(cells).collect()
-    };
-    let head = bars(&BTreeMap::new()).into_iter().map(|(function, _)| Cell::figure(function));
-    blocks.push(Block::Table(Table {
-        caption: "The same in figures".into(),
-        head: [Cell::words("mode")].into_iter().chain(head).collect(),
-        rows: sampled.map(row).collect(),
-    }));
-    blocks
 }
 
 fn limits(measured: &Measured) -> Vec<Block> {
