@@ -1,10 +1,10 @@
-//! Spinlocks of the guest, each in the three forms of `Params::lock`; what decides is in `abi::lock`. Whoever awaits or
+//! Spinlocks of the guest, each in the four forms of `Params::lock`; what decides is in `abi::lock`. Whoever awaits or
 //! holds one keeps its vCPU: preemption is off.
 //!
 //! ```text
 //!   lock ─► free: mine                       guard dropped ─► served += 1 ─► SLOW was set: who awaits that ticket? KickCpu
 //!       └─► lock_wait_spin: spin, with a SpinHint every PLE window
-//!              └─► pv, budget spent: lock_wait_halt
+//!              └─► pv, budget spent, or pv-early and who has it is off its CPU: lock_wait_halt
 //! ```
 //! The vCPU's `LockLine` says how many it holds and whether it stands in line: the host counts by it whom it has taken
 //! the CPU from.
@@ -17,6 +17,7 @@
 use abi::call::Call;
 use abi::lock::{LockId, Ticket, TicketLock, UnfairLock, Waiter, who_awaits};
 use abi::params::{FAULT_BROKEN_LOCK, FAULT_PERIOD, Lock};
+use abi::sync::AtomicU32;
 use abi::sync::Ordering::Relaxed;
 use abi::vcpu::Phase;
 
@@ -29,11 +30,13 @@ use crate::stubs::gate_halt;
 pub(crate) struct SpinLock {
     tickets: TicketLock,
     unfair: UnfairLock,
+    /// The vCPU that took it last: who has it, unless it is free or on its way to the next in line.
+    owner: AtomicU32,
 }
 
 impl SpinLock {
     pub(crate) const fn new() -> Self {
-        Self { tickets: TicketLock::new(), unfair: UnfairLock::new() }
+        Self { tickets: TicketLock::new(), unfair: UnfairLock::new(), owner: AtomicU32::new(0) }
     }
 
     /// Takes it.
@@ -54,7 +57,7 @@ impl SpinLock {
         counters.lock_acquisitions.add(1);
         let (ticket, mine) = match kind {
             Lock::Unfair => (None, self.unfair.take()),
-            Lock::Ticket | Lock::Pv => {
+            Lock::Ticket | Lock::Pv | Lock::PvEarly => {
                 let (ticket, mine) = self.tickets.take();
                 (Some(ticket), mine)
             }
@@ -63,8 +66,11 @@ impl SpinLock {
             counters.lock_contended.add(1);
             let broken = params().faults & FAULT_BROKEN_LOCK != 0;
             if !(broken && counters.lock_contended.get().is_multiple_of(FAULT_PERIOD)) {
-                lock_wait_spin(self, cpu, ticket, kind == Lock::Pv, irqs_off);
+                lock_wait_spin(self, cpu, ticket, kind, irqs_off);
             }
+        }
+        if kind == Lock::PvEarly {
+            self.owner.store(cpu.index, Relaxed);
         }
         let line = &cpu.page.lock.0;
         line.held.store(line.held.load(Relaxed) + 1, Relaxed);
@@ -107,19 +113,20 @@ impl Drop for Guard<'_> {
 
 /// Waits for a lock. A function of its own: the guest profile finds the time spent here by its name.
 #[inline(never)]
-fn lock_wait_spin(lock: &SpinLock, cpu: Cpu, ticket: Option<Ticket>, pv: bool, irqs_off: bool) {
+fn lock_wait_spin(lock: &SpinLock, cpu: Cpu, ticket: Option<Ticket>, kind: Lock, irqs_off: bool) {
     let begin = rdtsc();
     let phase = &cpu.page.call.0.phase;
     let before = phase.load(Relaxed);
     cpu.page.lock.0.waits.store(1, Relaxed);
     cpu.phase(Phase::LockSpin);
-    let mut turns = Turns { cpu, hint: SpinHint::new(params().ple_window_cycles), irqs_off };
-    match ticket {
-        None => lock.unfair.wait(&mut turns),
-        Some(ticket) if pv => {
+    let hint = SpinHint::new(params().ple_window_cycles);
+    let mut turns = Turns { cpu, lock, hint, early: kind == Lock::PvEarly, irqs_off };
+    match (ticket, kind) {
+        (None, _) => lock.unfair.wait(&mut turns),
+        (Some(ticket), Lock::Pv | Lock::PvEarly) => {
             lock.tickets.wait_pv(lock.id(), ticket, &cpu.page.lock.0, params().lock_spins, &mut turns);
         }
-        Some(ticket) => lock.tickets.wait(ticket, &mut turns),
+        (Some(ticket), _) => lock.tickets.wait(ticket, &mut turns),
     }
     phase.store(before, Relaxed);
     let cycles = rdtsc().saturating_sub(begin);
@@ -127,15 +134,25 @@ fn lock_wait_spin(lock: &SpinLock, cpu: Cpu, ticket: Option<Ticket>, pv: bool, i
     cpu.counters().lock_wait_cycles.add(cycles);
 }
 
-struct Turns {
+struct Turns<'a> {
     cpu: Cpu,
+    lock: &'a SpinLock,
     hint: SpinHint,
+    early: bool,
     irqs_off: bool,
 }
 
-impl Waiter for Turns {
+impl Waiter for Turns<'_> {
     fn spin(&mut self) {
         self.hint.spin(self.cpu);
+    }
+
+    /// Who was kicked and has no CPU yet does not execute either.
+    fn in_vain(&self, served: Ticket) -> bool {
+        self.early && {
+            let owner = announced(self.lock.id(), served).unwrap_or(self.lock.owner.load(Relaxed));
+            page(owner).state.0.stopped().is_some()
+        }
     }
 
     fn halt(&mut self) {
@@ -160,9 +177,13 @@ fn lock_wait_halt(cpu: Cpu, irqs_off: bool) {
 /// Kicks who waits for that ticket, if it has announced itself (`kvm_unlock_kick`).
 #[inline(never)]
 fn unlock_kick(cpu: Cpu, id: LockId, next: Ticket) {
-    let lines = (0..params().vcpus).map(|vcpu| &page(vcpu).lock.0);
-    if let Some(vcpu) = who_awaits(id, next, lines) {
+    if let Some(vcpu) = announced(id, next) {
         cpu.counters().lock_kicks.add(1);
         cpu.call(Call::KickCpu, vcpu);
     }
+}
+
+/// The vCPU that has announced that it halts for that ticket.
+fn announced(id: LockId, ticket: Ticket) -> Option<u32> {
+    who_awaits(id, ticket, (0..params().vcpus).map(|vcpu| &page(vcpu).lock.0))
 }

@@ -45,6 +45,8 @@ named! {
         Unfair = "unfair",
         /// Paravirt ticket locks: spin a budget, halt; who unlocks kicks the next in line.
         Pv = "pv",
+        /// The same, but who waits for a vCPU that has lost its CPU halts at once (`pv_wait_early`, `vcpu_is_preempted`).
+        PvEarly = "pv-early",
     }
 }
 
@@ -52,6 +54,14 @@ impl Default for Lock {
     /// What every kernel of the tables has.
     fn default() -> Self {
         Self::Ticket
+    }
+}
+
+impl Lock {
+    /// True if who waits may halt.
+    #[must_use]
+    pub const fn is_paravirt(self) -> bool {
+        matches!(self, Self::Pv | Self::PvEarly)
     }
 }
 

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 
 use hostsched::policy::counter;
 use plan::metric;
-use plan::{
-    Failure, HistogramSummary, Lock, Neighbour, NeighbourRecord, RunPlan, RunRecord, RunStatus, VmRecord, Workload,
-};
+use plan::{Failure, HistogramSummary, Neighbour, NeighbourRecord, RunPlan, RunRecord, RunStatus, VmRecord, Workload};
 
 use crate::machine::Machine;
 use crate::vcpu::Phase;
@@ -199,7 +197,7 @@ fn settings(world: &World, machine: &Machine, plan: &RunPlan, into: &mut BTreeMa
         set("neighbour_sleep_ns", if plan.neighbour == Neighbour::Sleeper { Neighbour::SLEEP_NS } else { 0 });
         set("neighbour_burst_ns", Neighbour::BURST_NS);
     }
-    set("lock_pv", (plan.lock == Lock::Pv).into());
+    set("lock_pv", plan.lock.is_paravirt().into());
     set("guest_hz", world.options.guest_hz);
     set("stagger_ns", world.options.stagger_ns);
     for info in crate::machine::COSTS {

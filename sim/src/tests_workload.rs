@@ -155,13 +155,32 @@ fn who_halts_for_a_lock_leaves_its_cpu_to_the_holder() {
     let with = |vms, lock| {
         run(&RunPlan { lock, warmup_ns: 300 * MS, duration_ns: 700 * MS, ..small(Workload::Spinlock, Mode::Base, vms) })
     };
-    let [ticket, pv] = [with(4, Lock::Ticket), with(4, Lock::Pv)];
-    assert!(pv.records_per_s > 2.0 * ticket.records_per_s, "{} {}", pv.records_per_s, ticket.records_per_s);
+    let [ticket, alone] = [with(4, Lock::Ticket), with(1, Lock::Ticket)];
     let preempted = |r: &RunRecord| r.counters["lock_holder_preemptions"] + r.counters["lock_waiter_preemptions"];
-    assert!(preempted(&ticket) > preempted(&pv), "{} {}", preempted(&ticket), preempted(&pv));
-    assert!(pv.counters["lock_kicks"] > 0 && ticket.counters["lock_kicks"] == 0);
-    let [ticket, pv] = [with(1, Lock::Ticket), with(1, Lock::Pv)].map(|record| record.records_per_s);
-    assert!((pv / ticket - 1.0).abs() < 0.03, "alone: {pv} against {ticket}");
+    assert_eq!(ticket.counters["lock_kicks"], 0);
+    for lock in [Lock::Pv, Lock::PvEarly] {
+        let pv = with(4, lock);
+        assert!(pv.records_per_s > 2.0 * ticket.records_per_s, "{lock}: {} {}", pv.records_per_s, ticket.records_per_s);
+        assert!(preempted(&ticket) > preempted(&pv), "{lock}: {} {}", preempted(&ticket), preempted(&pv));
+        assert!(pv.counters["lock_kicks"] > 0);
+        let pv = with(1, lock);
+        let change = pv.records_per_s / alone.records_per_s - 1.0;
+        assert!(change.abs() < 0.03, "{lock} alone: {change}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_lost_holder_halts_before_its_budget_is_spent() {
+    let with = |lock| {
+        let mut plan =
+            RunPlan { lock, warmup_ns: 300 * MS, duration_ns: 700 * MS, ..small(Workload::Spinlock, Mode::Base, 4) };
+        plan.params.lock_spins = 1_000_000_000;
+        run(&plan)
+    };
+    let [pv, early] = [Lock::Pv, Lock::PvEarly].map(with);
+    assert_eq!(pv.counters["lock_halts"], 0, "its budget is longer than the run");
+    assert!(early.counters["lock_halts"] > 0);
+    assert!(early.records_per_s > 2.0 * pv.records_per_s, "{} {}", early.records_per_s, pv.records_per_s);
 }
 
 #[test]
@@ -192,7 +211,7 @@ fn paravirt_locks_lose_no_kick() {
         let mut pick = |from: &[u32]| from[usize::try_from(rng.below(from.len() as u64)).unwrap()];
         let mut plan = small(Workload::Spinlock, Mode::Base, pick(&[1, 2, 3]));
         plan.workload = [Workload::Spinlock, Workload::Hackbench, Workload::Dbench][pick(&[0, 1, 2]) as usize];
-        plan.lock = Lock::Pv;
+        plan.lock = [Lock::Pv, Lock::PvEarly][pick(&[0, 1]) as usize];
         (plan.seed, plan.duration_ns) = (seed, 100 * MS);
         (plan.vcpus, plan.params.lock_spins) = (pick(&[1, 2, 5]), pick(&[0, 1, 20, 1024]));
         plan.pcpus = CpuList::new((0..pick(&[1, 2, 4])).collect()).unwrap();

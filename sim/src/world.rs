@@ -108,6 +108,8 @@ pub(crate) struct World {
     spin_budget_ns: u64,
     /// How long a paravirt spinlock spins.
     lock_spin_ns: u64,
+    /// Time that a waiter of a `pv-early` lock spins between two looks at the owner.
+    lock_look_ns: u64,
     ple_exit_ns: Option<u64>,
     pub(crate) cpus: Vec<Pcpu>,
     /// CPUs of the plan.

@@ -38,6 +38,7 @@ pub fn params(plan: &RunPlan, vm: u32, options: &Options) -> Params {
         Lock::Ticket => GuestLock::Ticket,
         Lock::Unfair => GuestLock::Unfair,
         Lock::Pv => GuestLock::Pv,
+        Lock::PvEarly => GuestLock::PvEarly,
     };
     let workload = options.workload.unwrap_or(guest_workload(plan.workload));
     let kthreads = kthreads(plan, workload);

@@ -113,10 +113,29 @@ fn lost_holders_and_waiters_are_counted_and_paravirt_waiters_are_kicked() {
     assert_eq!((count(&record, metric::LOCK_HALTS), count(&record, metric::LOCK_KICKS)), (0, 0));
     assert!(record.histograms.contains_key(metric::LOCK_WAIT));
     let kicked = |record: &RunRecord| count(record, metric::LOCK_KICKS) > 0 && count(record, metric::LOCK_HALTS) > 0;
-    let record = run_until(&busy(Lock::Pv), &options, "a kick", kicked);
-    assert_sound(&record);
-    // The counters of a vCPU are copied while it runs: each of the eight may have counted a kick that it has yet to send.
-    assert!(count(&record, metric::LOCK_KICKS) <= count(&record, metric::GUEST_KICKS) + 8);
+    for lock in [Lock::Pv, Lock::PvEarly] {
+        let record = run_until(&busy(lock), &options, "a kick", kicked);
+        assert_sound(&record);
+        // The counters of a vCPU are copied while it runs: each of the eight may have counted a kick that it has yet to send.
+        assert!(count(&record, metric::LOCK_KICKS) <= count(&record, metric::GUEST_KICKS) + 8, "{lock}");
+    }
+}
+
+/// With a budget that no wait spends, only a look at who has the lock ends the spinning.
+#[test]
+fn who_waits_for_a_lost_holder_halts_before_its_budget_is_spent() {
+    if !kvm_usable("who_waits_for_a_lost_holder_halts_before_its_budget_is_spent") {
+        return;
+    }
+    let endless = |lock| {
+        let mut plan = RunPlan { lock, ..small(Workload::Spinlock, Mode::Base, 4) };
+        (plan.params.hold_ns, plan.params.gap_ns, plan.params.lock_spins) = (5_000, 5_000, 1_000_000_000);
+        plan
+    };
+    let halted = |record: &RunRecord| count(record, metric::LOCK_HALTS) > 0;
+    assert_sound(&run_until(&endless(Lock::PvEarly), &Options::default(), "a halt", halted));
+    let record = run(&endless(Lock::Pv), Options::default());
+    assert_eq!(count(&record, metric::LOCK_HALTS), 0);
 }
 
 /// Who only answers halts with nothing to do, and is found idle.

@@ -91,7 +91,7 @@ pub struct RunArgs {
         value_parser = yes_no, help_heading = "Axes (change every mode of the list)"
     )]
     pub pin: Option<bool>,
-    /// Guest spinlocks, in workloads that take them: ticket, unfair, pv
+    /// Spinlocks of the guest: ticket, unfair, pv, pv-early
     #[arg(
         long,
         value_name = "LOCK",

@@ -6,6 +6,7 @@
 //!
 //!   take:   ticket = next free += 1                          mine at once, if it is the one that is served
 //!   wait:   spin until served = ticket
+//!   early:  stop spinning as soon as who has the lock is off its CPU
 //!   pv:     spin a budget; announce (lock, ticket) in the own page; set SLOW, and look at `served` in that same step;
 //!           still not served: halt; spin again whatever ended the halt
 //!   unlock: served += 1, and look at SLOW in that same step; set: kick who announced the ticket that is served now
@@ -14,7 +15,9 @@
 //! The paravirt form is that of "Paravirtualized ticket spinlocks" (Fitzhardinge and Raghavendra, LKML 2012 and 2013,
 //! Linux 3.12: `__ticket_lock_spinning`, `__ticket_unlock_slowpath`, `TICKET_SLOWPATH_FLAG`). Linux writes the served
 //! ticket and reads the flag with two instructions and a barrier between; here both ends meet in one read-modify-write of
-//! one word, so that order needs no argument. The test-and-set lock is `virt_spin_lock` of Linux 4.2.
+//! one word, so that order needs no argument. The early end of spinning is that of `pv_wait_early`
+//! (Linux 4.4, queued spinlocks) with the sign of `vcpu_is_preempted` (Linux 4.10 on KVM). The test-and-set lock is
+//! `virt_spin_lock` of Linux 4.2.
 //!
 //! Tickets have 31 bits and wrap around. The free tickets wrap off the word's top; who lets go with the last ticket
 //! subtracts instead of adding, so that no carry reaches `SLOW`.
@@ -33,6 +36,9 @@ const SERVED: u64 = (1 << 31) - 1;
 /// Somebody in line may halt: who lets go looks for whom to kick.
 const SLOW: u64 = 1 << 31;
 const NEXT_SHIFT: u32 = 33;
+/// Turns of spinning between two looks at who has the lock. Who was kicked needs a while to get there: as many turns as
+/// it takes where CPUs are free are worth spinning.
+pub const LOOK_EVERY: u32 = 1024;
 
 /// A place in the line of a [`TicketLock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +52,11 @@ pub struct LockId(pub u32);
 pub trait Waiter {
     /// One turn of spinning.
     fn spin(&mut self);
+    /// True if to go on spinning is in vain: who has the lock now, with that ticket, does not execute.
+    fn in_vain(&self, served: Ticket) -> bool {
+        let _ = served;
+        false
+    }
     /// Halts until it is kicked; a kick that came before counts. May return for no reason.
     fn halt(&mut self);
 }
@@ -93,12 +104,16 @@ impl TicketLock {
         }
     }
 
-    /// The same, but halts after each `spins` turns of spinning. `own` is the caller's line, `id` names this lock.
+    /// The same, but halts after each `spins` turns of spinning, or when they are in vain. `own` is the caller's line, `id` names this lock.
     pub fn wait_pv(&self, id: LockId, ticket: Ticket, own: &LockLine, spins: u32, waiter: &mut impl Waiter) {
         loop {
-            for _ in 0..spins {
-                if self.is_turn(ticket) {
+            for turn in 0..spins {
+                let served = served(self.0.load(Ordering::Acquire));
+                if served == ticket {
                     return;
+                }
+                if turn % LOOK_EVERY == LOOK_EVERY - 1 && waiter.in_vain(served) {
+                    break;
                 }
                 waiter.spin();
             }
@@ -244,6 +259,29 @@ mod tests {
         lock.wait_pv(ID, ticket, &line, 5, &mut waiter);
         assert_eq!(waiter.2, [10, 2]);
         assert_eq!(line.awaited.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn who_spins_in_vain_halts_at_its_first_look() {
+        struct Behind<'a>(Holder<'a>);
+        impl Waiter for Behind<'_> {
+            fn spin(&mut self) {
+                self.0.spin();
+            }
+            fn in_vain(&self, served: Ticket) -> bool {
+                assert_eq!(served, self.0.1, "it is told who is served");
+                true
+            }
+            fn halt(&mut self) {
+                self.0.halt();
+            }
+        }
+        let (lock, line) = (TicketLock::new(), LockLine::default());
+        let (holder, _) = lock.take();
+        let (ticket, _) = lock.take();
+        let mut waiter = Behind(Holder(&lock, holder, [0, 0]));
+        lock.wait_pv(ID, ticket, &line, 1_000_000, &mut waiter);
+        assert_eq!(waiter.0.2, [2 * (LOOK_EVERY - 1), 2]);
     }
 
     #[test]

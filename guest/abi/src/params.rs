@@ -67,6 +67,8 @@ pub enum Lock {
     Unfair = 1,
     /// First come first served: spin [`Params::lock_spins`], halt, who unlocks kicks the next.
     Pv = 2,
+    /// The same, but who waits for a vCPU that the host has taken off its CPU halts without spinning on.
+    PvEarly = 3,
 }
 
 /// Constants of a workload that a [`Params`] page holds.
@@ -206,6 +208,7 @@ impl Params {
             0 => Lock::Ticket,
             1 => Lock::Unfair,
             2 => Lock::Pv,
+            3 => Lock::PvEarly,
             _ => return None,
         })
     }
@@ -277,7 +280,7 @@ mod tests {
     #[test]
     fn numbers_without_meaning_are_refused() {
         assert_eq!(Params { workload: 11, ..Params::MINIMAL }.workload(), None);
-        assert_eq!(Params { lock: 3, ..Params::MINIMAL }.lock(), None);
+        assert_eq!(Params { lock: 4, ..Params::MINIMAL }.lock(), None);
         assert_eq!(Params { flush: 5, ..Params::MINIMAL }.flush(), None);
         assert_eq!(Params { vcpus: 0, ..Params::MINIMAL }.geometry(), None);
         assert_eq!(Params { kthreads: Geometry::KTHREADS_MAX + 1, ..Params::MINIMAL }.geometry(), None);

@@ -127,7 +127,7 @@ impl StateWord {
         if was & (PREEMPTED | HALTED) == 0 { Marked::Running } else { Marked::Deferred }
     }
 
-    /// Why it does not execute, as a sample for statistics: nothing may be decided by it.
+    /// Why it does not execute, as a sample for statistics and guesses: nothing that must be right may be decided by it.
     #[must_use]
     pub fn stopped(&self) -> Option<Stop> {
         match self.0.load(Ordering::Relaxed) {

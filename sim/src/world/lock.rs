@@ -4,6 +4,7 @@
 //!   ticket    owner ◄─ first in line ◄─ second ◄─ ...      each spins until it is its turn: first come, first served
 //!   unfair    whoever looks first when it is free: one that spins on a CPU, else who next runs or asks
 //!   pv        the same as ticket line; who has spun its budget halts, and who lets go kicks the first in line if that one halts
+//!   pv-early  the same; who waits looks now and then whether the owner has a CPU, and halts at once if not
 //! ```
 //! Glossary. *Holder preemption*: the host takes the CPU of a vCPU that holds a lock; nobody gets it before that vCPU runs
 //! again. *Waiter preemption*: the same of one that stands in line; who stands behind it waits for it too, which is what
@@ -58,6 +59,8 @@ pub(crate) struct Locking {
     pub(crate) awaited: Option<LockId>,
     /// Since when.
     pub(crate) since: u64,
+    /// Time that it has spun for it, in ns, since the last halt.
+    pub(crate) spun: u64,
     /// Interrupts go on again when it lets go.
     pub(crate) irqs_saved: bool,
 }
@@ -84,7 +87,7 @@ impl World {
         assert!(spinlock.owner != Some(v), "vCPU {v:?} takes a spinlock that it holds");
         spinlock.line.push_back((v, spinlock.tickets));
         self.stats.counters.lock_contended += u64::from(measuring);
-        (vcpu.locking.awaited, vcpu.locking.since) = (Some(lock), now);
+        (vcpu.locking.awaited, vcpu.locking.since, vcpu.locking.spun) = (Some(lock), now, 0);
         vcpu.phase = Phase::LockSpin;
         false
     }
@@ -176,8 +179,22 @@ impl World {
         if self.lock_is_mine(v) {
             return free_at + self.costs.lock_transfer;
         }
-        let budget = (self.lock == Lock::Pv).then_some(self.lock_spin_ns);
-        [budget, self.ple_exit_ns].into_iter().flatten().min().map_or(Timers::NEVER, |ns| free_at + ns)
+        self.lock_spin_ns_now(v).map_or(Timers::NEVER, |ns| free_at + ns)
+    }
+
+    /// How long the vCPU spins before it does something else: halts, looks at the owner, or exits.
+    fn lock_spin_ns_now(&self, v: VcpuId) -> Option<u64> {
+        let left = self.lock_spin_ns.saturating_sub(self.vcpus[v.i()].locking.spun);
+        let budget = self.lock.is_paravirt().then_some(left);
+        let look = (self.lock == Lock::PvEarly).then_some(self.lock_look_ns);
+        [budget, look, self.ple_exit_ns].into_iter().flatten().min()
+    }
+
+    /// True if who has the lock that the vCPU waits for does not execute (`vcpu_is_preempted`).
+    fn lock_owner_is_off(&self, v: VcpuId) -> bool {
+        let vcpu = &self.vcpus[v.i()];
+        let owner = vcpu.locking.awaited.and_then(|lock| self.vms[vcpu.vm].locks[lock.i()].owner);
+        owner.is_some_and(|owner| matches!(self.vcpus[owner.i()].place, Place::Ready | Place::Halted))
     }
 
     /// The vCPU has spun: true if it has the lock now; else it has begun to do something about it.
@@ -186,13 +203,20 @@ impl World {
             self.lock_taken(v);
             return true;
         }
-        let budget_first = self.ple_exit_ns.is_none_or(|exit| self.lock_spin_ns <= exit);
-        if self.lock == Lock::Pv && budget_first {
+        let spun_now = self.lock_spin_ns_now(v);
+        let early = self.lock == Lock::PvEarly && self.lock_owner_is_off(v);
+        let locking = &mut self.vcpus[v.i()].locking;
+        locking.spun += spun_now.unwrap_or_default();
+        let spent = self.lock.is_paravirt() && locking.spun >= self.lock_spin_ns;
+        if spent || early {
+            locking.spun = 0;
             self.vcpus[v.i()].phase = Phase::LockHalt;
             self.stats.counters.lock_halts += u64::from(self.measuring());
             self.halt_for_lock(cpu, v);
-        } else {
+        } else if self.ple_exit_ns == spun_now {
             self.pause_loop_exit(cpu, v);
+        } else {
+            self.set_end(cpu, v);
         }
         false
     }

@@ -95,6 +95,7 @@ impl World {
             guest_tick_ns: 1_000_000_000 / options.guest_hz,
             spin_budget_ns: u64::from(plan.spin_budget) * costs.spin_turn,
             lock_spin_ns: u64::from(plan.params.lock_spins) * costs.spin_turn,
+            lock_look_ns: u64::from(abi::lock::LOOK_EVERY) * costs.spin_turn,
             ple_exit_ns: ple_exit_ns(machine, plan, options),
             cpus: llc_of.iter().map(|llc| Pcpu::new(*llc)).collect(),
             present: online.clone(),
