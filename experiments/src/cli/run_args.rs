@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, ValueEnum};
 use plan::{CpuList, Flush, HostPolicy, Inject, Lock, Neighbour, Sched, Spin, Workload, WorkloadParams};
 
+use super::record_args::TraceOptions;
 use super::sim_args::SimulatorArgs;
-use super::trace::TraceOptions;
 use crate::format::OutputFormat;
 use crate::row::Row;
 use crate::units::{Seed, Time};

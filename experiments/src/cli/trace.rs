@@ -1,56 +1,20 @@
-//! `vmmlab trace summary`: what a trace adds up to. Options of `vmmlab run` that record one.
+//! `vmmlab trace summary`: what a trace adds up to, as tables, as CSV, or as the [`document`].
+
+mod document;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use schemars::JsonSchema;
-use serde::Serialize;
-use trace::Limits;
-use trace::summary::{OfCpu, OfThread, Summary, THREADS_MAX, Times};
+use trace::summary::{Summary, THREADS_MAX, Times};
 
 use super::print;
 use crate::exit::{Error, Exit};
-use crate::traced::Request;
 
-/// Options of `vmmlab run` that record traces.
-#[derive(Debug, Clone, Args)]
-pub struct TraceOptions {
-    /// Record one block: FILE.pftrace (Perfetto) or FILE.txt (ftrace); repeatable
-    ///
-    /// With several modes each gets a file of its own, FILE-MODE.txt. Open .pftrace at ui.perfetto.dev; .txt is read by
-    /// `vmmlab trace summary`, `vmmlab report`, and tools for trace-cmd and perf.
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub trace: Vec<PathBuf>,
-    /// Block to record, from 0
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Output", hide_short_help = true)]
-    pub trace_block: u32,
-    /// Events to keep, from the start of the measured time; 24 bytes each [1000 to 100000000]
-    #[arg(
-        long, value_name = "N", default_value_t = Limits::EVENTS_DEFAULT as u64, help_heading = "Output", hide_short_help = true,
-        value_parser = clap::value_parser!(u64).range(1_000..=100_000_000)
-    )]
-    pub trace_max_events: u64,
-}
-
-impl TraceOptions {
-    /// What is to be recorded of an experiment of so many modes and blocks; `None` if nothing is.
-    ///
-    /// # Errors
-    /// A file name without a known ending, or a block that the experiment does not have.
-    pub fn request(&self, modes: usize, blocks: u32) -> Result<Option<Request>, Error> {
-        if self.trace.is_empty() {
-            return Ok(None);
-        }
-        if self.trace_block >= blocks {
-            let (block, last) = (self.trace_block, blocks.saturating_sub(1));
-            return Err(Error::Usage(format!("--trace-block {block} is out of range: the run has blocks 0 to {last}")));
-        }
-        let events_max = usize::try_from(self.trace_max_events).unwrap_or(usize::MAX);
-        Request::new(&self.trace, self.trace_block, events_max, modes).map(Some)
-    }
-}
+pub use document::SUMMARY_SCHEMA;
+pub(crate) use document::SummaryDocument;
+use document::json;
 
 /// Options of `vmmlab trace`.
 #[derive(Debug, Clone, Args)]
@@ -203,143 +167,6 @@ fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// The schema of the JSON.
-pub const SUMMARY_SCHEMA: &str = "vmmlab.trace-summary/1";
-
-/// What a trace holds, added up.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct SummaryDocument<'a> {
-    /// Always `vmmlab.trace-summary/1`.
-    schema: &'static str,
-    /// Events that were read.
-    events: u64,
-    /// Time of the first; `null` without any.
-    first_ns: Option<u64>,
-    /// Time of the last.
-    last_ns: Option<u64>,
-    /// Threads, longest runtime first.
-    threads: Vec<JsonThread<'a>>,
-    /// CPUs, by number.
-    cpus: Vec<JsonCpu>,
-    /// Exits of guests by reason.
-    exits: &'a std::collections::BTreeMap<String, u64>,
-    /// Events that are earlier than the one before them on the same CPU.
-    unsorted: u64,
-    /// Events that the recorder says that it lost.
-    lost: u64,
-    /// Lines that could not be read.
-    damaged: u64,
-    /// The first of them.
-    damaged_first: Vec<JsonDamage>,
-    /// Events of threads, CPUs or reasons beyond those that are told apart.
-    left_out: u64,
-}
-
-/// A thread.
-#[derive(Serialize, JsonSchema)]
-struct JsonThread<'a> {
-    /// Its name.
-    comm: &'a str,
-    /// Its number.
-    pid: u32,
-    /// Time that it had a CPU.
-    runtime_ns: u64,
-    /// Times that it got one.
-    switches: u64,
-    /// Times that it lost one although it could have gone on.
-    preempted: u64,
-    /// Times that it was woken.
-    wakeups: u64,
-    /// Times that it got another CPU than before.
-    migrations: u64,
-    /// Returns of KVM_RUN.
-    exits: u64,
-    /// Waits for a CPU.
-    waits: u64,
-    /// All of them together.
-    wait_total_ns: u64,
-    /// The longest.
-    wait_max_ns: u64,
-    /// TLB flushes that it waited for.
-    flushes: u64,
-    /// All of these waits together.
-    flush_total_ns: u64,
-    /// The longest.
-    flush_max_ns: u64,
-}
-
-/// A CPU.
-#[derive(Serialize, JsonSchema)]
-struct JsonCpu {
-    /// Its number.
-    cpu: u32,
-    /// Times that it went from one thread to another.
-    switches: u64,
-    /// Time with a thread.
-    busy_ns: u64,
-    /// Time without.
-    idle_ns: u64,
-}
-
-/// A line that could not be read.
-#[derive(Serialize, JsonSchema)]
-struct JsonDamage {
-    /// Its number, from 1.
-    line: u64,
-    /// What is wrong with it.
-    why: String,
-}
-
-impl<'a> From<&'a OfThread> for JsonThread<'a> {
-    fn from(t: &'a OfThread) -> Self {
-        Self {
-            comm: &t.comm,
-            pid: t.pid,
-            runtime_ns: t.runtime_ns,
-            switches: t.switches,
-            preempted: t.preempted,
-            wakeups: t.wakeups,
-            migrations: t.migrations,
-            exits: t.exits,
-            waits: t.wait.count,
-            wait_total_ns: t.wait.total_ns,
-            wait_max_ns: t.wait.max_ns,
-            flushes: t.flush.count,
-            flush_total_ns: t.flush.total_ns,
-            flush_max_ns: t.flush.max_ns,
-        }
-    }
-}
-
-impl From<&OfCpu> for JsonCpu {
-    fn from(c: &OfCpu) -> Self {
-        Self { cpu: c.cpu, switches: c.switches, busy_ns: c.busy_ns, idle_ns: c.idle_ns }
-    }
-}
-
-fn json(summary: &Summary) -> String {
-    let json = SummaryDocument {
-        schema: SUMMARY_SCHEMA,
-        events: summary.events,
-        first_ns: summary.span_ns.map(|(first, _)| first),
-        last_ns: summary.span_ns.map(|(_, last)| last),
-        threads: summary.threads.iter().map(JsonThread::from).collect(),
-        cpus: summary.cpus.iter().map(JsonCpu::from).collect(),
-        exits: &summary.exits,
-        unsorted: summary.unsorted,
-        lost: summary.lost,
-        damaged: summary.damaged,
-        damaged_first: summary
-            .damages
-            .iter()
-            .map(|(line, why)| JsonDamage { line: *line, why: why.to_string() })
-            .collect(),
-        left_out: summary.left_out,
-    };
-    // Plain data with string keys: it cannot fail to serialize.
-    format!("{}\n", serde_json::to_string_pretty(&json).unwrap_or_default())
-}
-
 /// Tidy: one row a thread or CPU; columns that have no meaning for it are empty.
 fn csv(summary: &Summary) -> String {
     let mut rows = String::from(
@@ -419,13 +246,5 @@ mod tests {
                 assert_eq!(json["cpus"][0]["busy_ns"].as_u64().unwrap().to_string(), of("runtime_ns"));
             }
         }
-    }
-
-    #[test]
-    fn a_block_that_is_not_there_is_refused() {
-        let options = |block| TraceOptions { trace: vec!["a.txt".into()], trace_block: block, trace_max_events: 1000 };
-        assert!(options(5).request(1, 6).unwrap().is_some());
-        let error = options(6).request(1, 6).unwrap_err().to_string();
-        assert_eq!(error, "--trace-block 6 is out of range: the run has blocks 0 to 5");
     }
 }
