@@ -13,6 +13,7 @@ mod disk;
 mod fault;
 mod flush;
 mod guest;
+mod inbox;
 mod interrupt;
 mod ipi;
 mod lock;
@@ -36,9 +37,10 @@ use crate::stats::Stats;
 use crate::timers::Timers;
 use crate::vcpu::{Phase, Thread, Vcpu, Vm};
 
+pub(crate) use cpu::Activity;
 use cpu::Pcpu;
-pub(crate) use cpu::{Activity, Message};
 use disk::Disk;
+pub(crate) use inbox::Message;
 pub(crate) use lock::{LockId, Locking, SpinLock};
 pub(crate) use sched_guest::WaitId;
 
