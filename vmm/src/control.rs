@@ -10,8 +10,6 @@
 //! Every event (a bell, the alarm, the pulse) leads to the same `advance`, which looks at everything there
 //! is to see. So no event can be missed for good: the next pulse, at most `PULSE` later, sees what it left.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -23,6 +21,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 use crate::clock::monotonic_ns;
 use crate::console::Console;
+use crate::due::Due;
 use crate::leave::Leave;
 use crate::outbox::{Ended, Message};
 use crate::run_shared::RunShared;
@@ -115,9 +114,10 @@ pub struct Conductor {
     alarm: Timer,
     pulse: Timer,
     stage: Stage,
-    wakes: BinaryHeap<Reverse<(u64, VcpuIndex)>>,
-    /// Answers of the disk: when, whose, and when it was asked.
-    answers: BinaryHeap<Reverse<(u64, VcpuIndex, u64)>>,
+    /// Ends of timed blocks.
+    wakes: Due<VcpuIndex>,
+    /// Answers of the disk: whose, and when it was asked.
+    answers: Due<(VcpuIndex, u64)>,
     watchdog: Watchdog,
     /// When it last looked around, CLOCK_MONOTONIC ns.
     looked_ns: u64,
@@ -165,8 +165,8 @@ impl Conductor {
             alarm: Timer::new().map_err(ControlError::Timer)?,
             pulse: Timer::new().map_err(ControlError::Timer)?,
             stage: Stage::Starting { until_ns: monotonic_ns() + times.watchdog_ns },
-            wakes: BinaryHeap::new(),
-            answers: BinaryHeap::new(),
+            wakes: Due::default(),
+            answers: Due::default(),
             watchdog: Watchdog::new(&shared.guests, times.watchdog_ns),
             looked_ns: monotonic_ns(),
             consoles: (0u32..).map(Console::new).take(bells.len()).collect(),
@@ -263,8 +263,8 @@ impl Conductor {
                 self.outcome.all_done = self.done == self.online.len();
             }
             Message::Console { vm, text } => self.consoles[vm as usize].print(&text),
-            Message::WakeAt { index, at_ns } => self.wakes.push(Reverse((at_ns, index))),
-            Message::DiskAt { index, asked_ns, at_ns } => self.answers.push(Reverse((at_ns, index, asked_ns))),
+            Message::WakeAt { index, at_ns } => self.wakes.push(at_ns, index),
+            Message::DiskAt { index, asked_ns, at_ns } => self.answers.push(at_ns, (index, asked_ns)),
             Message::Ended(ended) => {
                 // One that leaves before it is asked to has failed: the others would wait for it for ever.
                 if !self.is_stopping() {
@@ -281,20 +281,14 @@ impl Conductor {
 
     /// Ends the timed blocks whose time has come.
     fn wake_due(&mut self, now_ns: u64) {
-        while let Some(Reverse((at_ns, index))) = self.wakes.peek().copied()
-            && at_ns <= now_ns
-        {
-            self.wakes.pop();
+        while let Some(index) = self.wakes.take(now_ns) {
             self.shared.sched.vcpu_sched().wake(index, None);
         }
     }
 
     /// Delivers the answers of the disk that are due.
     fn answer_due(&mut self, now_ns: u64) {
-        while let Some(Reverse((at_ns, index, asked_ns))) = self.answers.peek().copied()
-            && at_ns <= now_ns
-        {
-            self.answers.pop();
+        while let Some((index, asked_ns)) = self.answers.take(now_ns) {
             self.shared.guests.answer_disk(self.shared.sched.vcpu_sched(), index);
             if self.shared.phase.measures() {
                 let waited_ns = monotonic_ns().saturating_sub(asked_ns).max(1);
@@ -372,9 +366,7 @@ impl Conductor {
     }
 
     fn set_alarm(&self) {
-        let wake = self.wakes.peek().map(|Reverse((at_ns, _))| *at_ns);
-        let answer = self.answers.peek().map(|Reverse((at_ns, ..))| *at_ns);
-        let next = [wake, answer, self.stage.until_ns()].into_iter().flatten().min();
+        let next = [self.wakes.next_ns(), self.answers.next_ns(), self.stage.until_ns()].into_iter().flatten().min();
         if let Some(at_ns) = next {
             // A timer that was made can be set; should it not ring, the pulse is late by at most its period.
             let _ = self.alarm.at(at_ns);

@@ -4,7 +4,7 @@
 //!   engine    one run: boot ─ threads ─ control loop ─ join ─ record
 //!     │
 //!     ├─ boot        ELF, tables, registers, in named steps          memory, probe, guest_params
-//!     ├─ control     stages, abort, watchdog, console: event-manager timer, watchdog, console, snapshot
+//!     ├─ control     stages, abort, watchdog, console: event-manager timer, watchdog, console, snapshot, due
 //!     ├─ vcpu        the state machine of one thread                run_shared: what threads share
 //!     │    ├─ doorbell    what the guest asks, checked               leave: why a thread ends
 //!     │    ├─ vectors     pending interrupts                         interrupt: KVM_INTERRUPT
@@ -32,6 +32,7 @@ pub mod cpu_use;
 pub mod disk;
 pub mod dispatch;
 pub mod doorbell;
+pub mod due;
 pub mod engine;
 pub mod guest_params;
 pub mod guests;
