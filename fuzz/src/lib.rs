@@ -30,6 +30,7 @@ mod json;
 mod mutate;
 mod scratch;
 
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -63,6 +64,16 @@ pub fn iterations() -> usize {
     std::env::var(ITERATIONS_VARIABLE).map_or(ITERATIONS, |text| {
         text.parse().unwrap_or_else(|_| panic!("{ITERATIONS_VARIABLE}={text}: it takes a whole number, such as 500000"))
     })
+}
+
+/// A file of the repository, by its path from the root.
+///
+/// # Panics
+/// If it is not there.
+#[must_use]
+pub fn committed(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// A target under its bounds.
