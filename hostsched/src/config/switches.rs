@@ -141,7 +141,8 @@ pub struct Switches {
 
 impl Switches {
     /// 2.6.27 on a machine without SMT: its `wake_idle` looked for an idle CPU among the threads of a core only. What of it
-    /// is not here: its group balancing, and `find_busiest_group` before idle CPUs were counted.
+    /// is not here: its group balancing, `find_busiest_group` before idle CPUs were counted and before an imbalanced group
+    /// forced it, and domains of a last-level cache in which newly idle CPUs do not balance and `SD_WAKE_BALANCE` is set.
     #[must_use]
     pub fn v2_6_27() -> Self {
         Self {

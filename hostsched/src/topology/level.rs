@@ -151,7 +151,7 @@ impl SdParams {
     }
 
     /// Changes these numbers to what a domain of `level` starts with in 2.6.27 (`include/linux/topology.h`, for NODE
-    /// `include/asm-x86/topology.h`, 64 bit).
+    /// `include/asm-x86/topology.h`, 64 bit), but for `SD_BALANCE_NEWIDLE` at MC, where 2.6.27 has it not.
     pub(crate) fn init_2_6_27(&mut self, level: Level) {
         self.flags = self.flags.without(SdFlags::PREFER_SIBLING);
         match level {
