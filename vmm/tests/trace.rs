@@ -66,8 +66,10 @@ fn a_small_buffer_keeps_the_beginning_and_counts_the_rest() {
 #[test]
 fn the_kernels_scheduler_is_traced_as_far_as_it_is_seen() {
     let plan = RunPlan { vcpus: 2, ..plan(Mode::Base, 1, Sched::Host) };
-    let Some((_, trace)) = traced(&plan, 1_000_000) else { return };
-    assert!(count(&trace, |w| matches!(w, What::Entry { .. })) > 100);
+    let Some((record, trace)) = traced(&plan, 1_000_000) else { return };
+    // How often a guest leaves guest mode is up to the host, and to what else it runs.
+    let (exits, entries) = (record.counters[metric::EXITS], count(&trace, |w| matches!(w, What::Entry { .. })));
+    assert!(entries > 0 && entries.abs_diff(exits) <= exits / 10 + 50, "{entries} entries, {exits} exits");
     assert_eq!(count(&trace, |w| matches!(w, What::Switch { .. })), 0);
     assert!(trace.events.iter().all(|event| plan.pcpus.as_slice().contains(&event.cpu.0)));
 }
