@@ -11,14 +11,14 @@ use crate::simulator;
 use crate::table::{grid, legend};
 
 pub(super) fn list() -> Result<Exit, Error> {
-    let mut page = String::from("Modes\n  name       host policy  flush      spin  vCPUs   what it does\n");
+    let mut page = String::from("Modes\n  name          host policy   flush      spin  vCPUs   what it does\n");
     for mode in Mode::ALL {
         let axes = mode.axes();
         let vcpus = if axes.pin { "pinned" } else { "free" };
         // Writing to a String cannot fail.
         let _ = writeln!(
             page,
-            "  {mode:<10} {:<12} {:<10} {:<5} {vcpus:<7} {}",
+            "  {mode:<13} {:<13} {:<10} {:<5} {vcpus:<7} {}",
             axes.host_policy,
             axes.flush,
             axes.spin,
