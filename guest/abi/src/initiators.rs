@@ -17,7 +17,7 @@ use std::vec::Vec;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
-use crate::lines::Lines;
+use crate::lines::{Lines, acknowledge};
 use crate::shootdown::{Round, Shootdown, Vcpus, bits};
 use crate::state::{FLUSH, Marked, PREEMPTED, StateWord, Stop};
 use crate::sync::{AtomicBool, Ordering};
@@ -103,23 +103,7 @@ impl Vcpu<'_> {
         }
         let generation = self.vm.space.generation.load(Ordering::SeqCst);
         self.walk();
-        let own = self.lines();
-        let publish = || own.flush.flushed_gen.store(generation, Ordering::SeqCst);
-        let take = || own.kick.waiters.swap(0, Ordering::SeqCst);
-        let waiters = if self.steps.publish_first {
-            publish();
-            take()
-        } else {
-            let waiters = take();
-            publish();
-            waiters
-        };
-        let bit = 1_u64 << self.number;
-        for waiter in bits(waiters) {
-            if self.vm.vcpus.kick(waiter).remaining.fetch_and(!bit, Ordering::SeqCst) & !bit == 0 {
-                self.vm.vcpus[waiter as usize].latch.store(true, Ordering::SeqCst);
-            }
-        }
+        acknowledge(&self.vm.vcpus, self.number, generation, self.steps.publish_first);
     }
 
     /// What may happen between any two instructions.

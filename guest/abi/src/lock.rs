@@ -6,9 +6,9 @@
 //!
 //!   take:   ticket = next free += 1                          mine at once, if it is the one that is served
 //!   wait:   spin until served = ticket
-//!   early:  stop spinning as soon as who has the lock is off its CPU
 //!   pv:     spin a budget; announce (lock, ticket) in the own page; set SLOW, and look at `served` in that same step;
 //!           still not served: halt; spin again whatever ended the halt
+//!   early:  pv, but it looks now and then whether who has the lock is on a CPU, and halts at once if not
 //!   unlock: served += 1, and look at SLOW in that same step; set: kick who announced the ticket that is served now
 //! ```
 //!
@@ -104,7 +104,8 @@ impl TicketLock {
         }
     }
 
-    /// The same, but halts after each `spins` turns of spinning, or when they are in vain. `own` is the caller's line, `id` names this lock.
+    /// The same, but halts after each `spins` turns of spinning, or when they are in vain. `own` is the caller's line, `id`
+    /// names this lock.
     pub fn wait_pv(&self, id: LockId, ticket: Ticket, own: &LockLine, spins: u32, waiter: &mut impl Waiter) {
         loop {
             for turn in 0..spins {

@@ -15,7 +15,7 @@ use std::vec::Vec;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::lines::Lines;
+use crate::lines::{Lines, acknowledge};
 use crate::model::{Mutant, all_caught, check, run_mutant};
 use crate::shootdown::{Round, Shootdown, Vcpus, bits};
 use crate::state::{FLUSH, HALTED, PREEMPTED, StateWord, Stop};
@@ -83,28 +83,12 @@ impl Vm {
 
     /// The flush handler of `vcpu`, if its interrupt is pending; true if it ran.
     fn take_irq(&self, steps: Steps, vcpu: u32, cached: &mut bool) -> bool {
-        let own = &self.vcpus[vcpu as usize];
-        if !own.irq.swap(false, Ordering::AcqRel) {
+        if !self.vcpus[vcpu as usize].irq.swap(false, Ordering::AcqRel) {
             return false;
         }
         let generation = self.space.generation.load(Ordering::Acquire);
         *cached = self.walk();
-        let publish = || own.flush.flushed_gen.store(generation, Ordering::Release);
-        let take = || own.kick.waiters.swap(0, Ordering::SeqCst);
-        let waiters = if steps.publish_first {
-            publish();
-            take()
-        } else {
-            let waiters = take();
-            publish();
-            waiters
-        };
-        for waiter in bits(waiters) {
-            let bit = 1 << vcpu;
-            if self.vcpus.kick(waiter).remaining.fetch_and(!bit, Ordering::SeqCst) & !bit == 0 {
-                self.vcpus[waiter as usize].latch.swap(true, Ordering::SeqCst);
-            }
-        }
+        acknowledge(&self.vcpus, vcpu, generation, steps.publish_first);
         true
     }
 

@@ -40,25 +40,33 @@ fn the_run_stops_at_any_moment() {
     }
 }
 
-#[test]
-fn a_thread_that_panics_in_its_guest_ends_the_run() {
-    let rig = Rig::new(config(2, 4, HostPolicy::Cfs));
+/// Eight random guests, of which `who` does `how` after fifty turns: how many threads panicked.
+fn panics(rig: &Rig, who: u32, how: impl Fn() + Sync) -> usize {
     let tokens: Vec<AtomicU32> = (0..8).map(|_| AtomicU32::new(0)).collect();
-    let tokens = &tokens;
-    let panicked = rig.run(
+    let (tokens, how) = (&tokens, &how);
+    rig.run(
         |me| take(&tokens[me.index()]),
         |me| {
             let (mut guest, mut left) = (random_guest(8, me, tokens), 50);
             move |run: &Run<'_>| {
                 left -= 1;
-                if me.0 == 5 && left == 0 {
-                    std::panic::resume_unwind(Box::new("on purpose"));
+                if me.0 == who && left == 0 {
+                    how();
                 }
                 guest(run)
             }
         },
-    );
-    assert_eq!(panicked, 1);
+    )
+}
+
+fn panic_on_purpose() {
+    std::panic::resume_unwind(Box::new("on purpose"));
+}
+
+#[test]
+fn a_thread_that_panics_in_its_guest_ends_the_run() {
+    let rig = Rig::new(config(2, 4, HostPolicy::Cfs));
+    assert_eq!(panics(&rig, 5, panic_on_purpose), 1);
     assert_eq!(rig.lab.failure(), Some("the thread of vCPU 5 panicked"));
 }
 
@@ -69,7 +77,7 @@ struct Trap(AtomicU32);
 impl PreemptNotifier for Trap {
     fn sched_out(&self, _vcpu: VcpuIndex, _why: SchedOut) {
         if self.0.fetch_add(1, Ordering::AcqRel) == 20 {
-            std::panic::resume_unwind(Box::new("on purpose"));
+            panic_on_purpose();
         }
     }
 
@@ -91,23 +99,10 @@ fn a_thread_that_panics_while_it_holds_the_token_ends_the_run() {
 #[test]
 fn a_thread_that_panics_while_it_holds_a_run_queue_ends_the_run() {
     let rig = Rig::new(config(2, 4, HostPolicy::Cfs));
-    let tokens: Vec<AtomicU32> = (0..8).map(|_| AtomicU32::new(0)).collect();
-    let (lab, tokens) = (&rig.lab, &tokens);
-    let panicked = rig.run(
-        |me| take(&tokens[me.index()]),
-        |me| {
-            let (mut guest, mut left) = (random_guest(8, me, tokens), 50);
-            move |run: &Run<'_>| {
-                left -= 1;
-                if me.0 == 3 && left == 0 {
-                    lab.core.look(CpuId(0), |_, _| {
-                        std::panic::resume_unwind(Box::new("on purpose"));
-                    });
-                }
-                guest(run)
-            }
-        },
-    );
+    let lab = &rig.lab;
+    let panicked = panics(&rig, 3, || {
+        lab.core.look(CpuId(0), |_, _| panic_on_purpose());
+    });
     assert_eq!(panicked, 1);
     assert_eq!(rig.lab.failure(), Some("the thread of vCPU 3 panicked"));
 }
